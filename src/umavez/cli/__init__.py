@@ -1,0 +1,23 @@
+"""The `umavez` command. Importing this package loads neither typer nor rich nor any driver."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+_NEEDED = frozenset(("typer", "click", "rich", "shellingham"))
+
+
+def main() -> None:
+    """Run the command line. Without typer and rich: one sentence on stderr and exit code 2."""
+    try:
+        app = import_module("umavez.cli.app").app
+    except ModuleNotFoundError as missing:
+        if missing.name not in _NEEDED:
+            raise
+        print(
+            f"The umavez command needs {missing.name}, which is not installed; run: pip install 'umavez[cli]'",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    app(prog_name="umavez")

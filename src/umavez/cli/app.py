@@ -1,0 +1,72 @@
+"""The command line, put together. A new command group is a module with `add(app)` and a line in GROUPS."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from umavez.cli import doctor, migrate, records, records_change
+from umavez.errors import ConfigurationError, InvalidKey, UmavezError
+
+GROUPS = (doctor, migrate, records, records_change)
+"""Modules whose `add` puts commands on the app, in the order of the help text."""
+
+
+class Commands(TyperGroup):
+    """A group that says umavez's own errors in one sentence: exit code 2 for wrong input, 1 for the rest."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that `ctx` names."""
+        try:
+            return super().invoke(ctx)
+        except UmavezError as error:
+            print(f"umavez: {error}", file=sys.stderr)
+            raise typer.Exit(2 if isinstance(error, ConfigurationError | InvalidKey) else 1) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    # A rich traceback may print local variables, and those hold URLs with passwords.
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        print(f"umavez {version('umavez')}")
+    except PackageNotFoundError:
+        print("umavez (run from source, not installed)")
+    raise typer.Exit
+
+
+@app.callback()
+def umavez(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave."),
+    ] = False,
+) -> None:
+    """Look after the records of operations that must happen once.
+
+    \b
+    Name the store once for all commands:
+      export UMAVEZ_STORE=postgresql://user@host/database
+
+    \b
+    Examples:
+      umavez doctor
+      umavez records list --status unknown
+    """
+
+
+for group in GROUPS:
+    group.add(app)

@@ -1,0 +1,24 @@
+"""`umavez migrate`: create or upgrade the tables."""
+
+from __future__ import annotations
+
+import typer
+
+from umavez.cli.options import StoreUrl, opened
+
+
+def add(app: typer.Typer) -> None:
+    """Put the command on `app`."""
+    app.command()(migrate)
+
+
+def migrate(store: StoreUrl = None) -> None:
+    """Create or upgrade the tables of a store. Safe to repeat.
+
+    \b
+    Examples:
+      umavez migrate --store sqlite:///loja.db
+      UMAVEZ_STORE=postgresql://user@host/loja umavez migrate
+    """
+    with opened(store) as records:
+        print(records.migrate())

@@ -1,0 +1,1 @@
+"""The decisions of umavez, without I/O: no clock, no randomness, no store."""

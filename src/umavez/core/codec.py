@@ -1,0 +1,165 @@
+"""Codec: values to JSON text and back, to the same types. No pickle, nothing imported on the way."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Protocol
+from uuid import UUID
+
+from umavez.core.key import Key
+from umavez.errors import NotStorable
+
+_SAME = frozenset((str, int, bool, type(None)))
+
+
+class Codec(Protocol):
+    """Turns values into JSON text and back. `key` is what the text will be stored under."""
+
+    def encode(self, value: Any, key: Key) -> str:
+        """The JSON text of `value`; raises NotStorable when it has none."""
+        ...
+
+    def decode(self, text: str, key: Key) -> Any:
+        """The value that `encode` was given, of the same type."""
+        ...
+
+
+class JsonCodec:
+    """JSON in which datetime, Decimal, UUID, bytes, tuples, sets, dataclasses and enums keep their types.
+
+    Dataclasses and enums are found again by name among the modules already loaded, never by importing;
+    give `types` to allow only those listed.
+    """
+
+    def __init__(self, types: Iterable[type] | None = None) -> None:
+        self._types = None if types is None else {name_of(kind): kind for kind in types}
+
+    def encode(self, value: Any, key: Key) -> str:
+        """The JSON text of `value`; raises NotStorable when a part of it has no form."""
+        if type(value) not in _SAME:
+            value = self._tagged(value)
+        try:
+            text = _ENCODE(value)
+            text.encode()
+        except (ValueError, RecursionError) as error:
+            raise NotStorable(f"The result cannot be written as JSON ({error}).") from error
+        return text
+
+    def decode(self, text: str, key: Key) -> Any:
+        """The value of `text`, with its types."""
+        return _DECODE(text, object_hook=self._untagged if '"$' in text else None)
+
+    def _tagged(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _SAME:
+            return value
+        if kind is dict:
+            if all(type(name) is str and not name.startswith("$") for name in value):
+                return {name: self._tagged(item) for name, item in value.items()}
+            return {"$map": [[self._tagged(name), self._tagged(item)] for name, item in value.items()]}
+        if kind is list:
+            return [self._tagged(item) for item in value]
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        if kind in _WRITERS:
+            tag, write = _WRITERS[kind]
+            return {tag: write(value)}
+        return self._tagged_container(value)
+
+    def _tagged_container(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _SEQUENCES:
+            return {_SEQUENCES[kind]: [self._tagged(item) for item in value]}
+        if isinstance(value, Enum):
+            return {"$enum": [name_of(kind), value.name]}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            members = {field.name: self._tagged(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return {"$data": [name_of(kind), members]}
+        raise NotStorable(
+            f"A result of type {kind.__module__}.{kind.__qualname__} cannot be kept; "
+            "return plain values, dataclasses or enums, or pass codec=."
+        )
+
+    def _untagged(self, members: dict[str, Any]) -> Any:
+        if len(members) != 1:
+            return members
+        tag, content = next(iter(members.items()))
+        reader = _READERS.get(tag)
+        if reader is not None:
+            return reader(content)
+        if tag == "$map":
+            return dict(content)
+        if tag == "$enum":
+            return self._loaded(content[0], Enum)[content[1]]
+        if tag == "$data":
+            return _rebuilt(self._loaded(content[0], None), content[1])
+        return members
+
+    def _loaded(self, name: str, parent: type | None) -> Any:
+        """The class called `name`. Only dataclasses and enums of modules already loaded: decoding runs no import."""
+        kind = self._types.get(name) if self._types is not None else loaded_class(name)
+        if isinstance(kind, type) and (issubclass(kind, parent) if parent else dataclasses.is_dataclass(kind)):
+            return kind
+        raise NotStorable(f"The stored result has type {name!r}, which is not loaded here; import its module first.")
+
+
+def name_of(kind: type) -> str:
+    """`module:qualname`, by which a stored value names its class."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def loaded_class(name: str) -> object:
+    """What stands at `module:qualname` among the modules already loaded, or None."""
+    module, _, path = name.partition(":")
+    found: object = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _rebuilt(kind: Any, members: dict[str, Any]) -> Any:
+    """A dataclass with `members`, through its constructor where that takes them, else field by field."""
+    takes = {field.name for field in dataclasses.fields(kind) if field.init}
+    value = kind(**{name: item for name, item in members.items() if name in takes})
+    for name in members.keys() - takes:
+        object.__setattr__(value, name, members[name])
+    return value
+
+
+def _seconds(value: timedelta) -> list[int]:
+    return [value.days, value.seconds, value.microseconds]
+
+
+_WRITERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    datetime: ("$datetime", datetime.isoformat),
+    date: ("$date", date.isoformat),
+    time: ("$time", time.isoformat),
+    timedelta: ("$timedelta", _seconds),
+    Decimal: ("$decimal", str),
+    UUID: ("$uuid", str),
+    bytes: ("$bytes", lambda value: base64.b64encode(value).decode()),
+}
+_SEQUENCES: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$timedelta": lambda parts: timedelta(*parts),
+    "$decimal": Decimal,
+    "$uuid": UUID,
+    "$bytes": base64.b64decode,
+    "$float": float,
+    "$tuple": tuple,
+    "$set": set,
+    "$frozenset": frozenset,
+}
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_DECODE = json.loads

@@ -1,0 +1,89 @@
+"""Key: the name of one intended effect."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+from umavez.core.canonical import canonical
+from umavez.errors import InvalidKey
+
+MAX_LENGTH = 255
+"""Longest scope, operation or value, in characters (seed 003: `String(255)`)."""
+
+
+class Key:
+    """Names one intended effect: `scope` (whose), `operation` (what), `value` (which).
+
+    Two keys are the same effect exactly when all three texts are equal, code point by code
+    point. Stores index `digest`; the texts are kept beside it for people.
+    """
+
+    __slots__ = ("digest", "operation", "scope", "value")
+
+    scope: str
+    operation: str
+    value: str
+    digest: bytes
+
+    def __init__(self, scope: str, operation: str, value: str) -> None:
+        self.scope = scope
+        self.operation = operation
+        self.value = value
+        self.digest = _digest(scope, operation, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Key({self.scope!r}, {self.operation!r}, {self.value!r})"
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.value!r} of {self.scope!r}"
+
+
+def _digest(scope: str, operation: str, value: str) -> bytes:
+    try:
+        whose, what, which = scope.encode(), operation.encode(), value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidKey(_complaint(scope, operation, value)) from None
+    # Every character is at least one byte, so the common case is settled without counting characters.
+    if not (0 < len(which) <= MAX_LENGTH and 0 < len(whose) <= MAX_LENGTH and 0 < len(what) <= MAX_LENGTH):
+        complaint = _complaint(scope, operation, value)
+        if complaint:
+            raise InvalidKey(complaint)
+    # Lengths before texts: without them ("ab", "c") and ("a", "bc") would be one key.
+    return sha256(b"%d:%b%d:%b%b" % (len(whose), whose, len(what), what, which)).digest()
+
+
+def _complaint(scope: object, operation: object, value: object) -> str:
+    for part, text in (("scope", scope), ("operation", operation), ("value", value)):
+        if not isinstance(text, str):
+            return f"The key's {part} must be text, not {type(text).__name__}; convert it with str()."
+        if not text:
+            return f"The key's {part} is empty; give the text that identifies it."
+        if len(text) > MAX_LENGTH:
+            return (
+                f"The key's {part} has {len(text)} characters and at most {MAX_LENGTH} are allowed; "
+                "shorten it or use derived_key()."
+            )
+        if any("\ud800" <= mark <= "\udfff" for mark in text):
+            return f"The key's {part} holds a lone surrogate; send well-formed Unicode text."
+    return ""
+
+
+def derived_key(process_instance: str, activity: str, operation: str, inputs: object) -> str:
+    """The key value of a process step (seed 003): instance, activity, operation and a digest of the input.
+
+    The same input gives the same value whatever the order of its keys; nothing about time is in it.
+    A text above 255 characters is replaced by its SHA-256, with the operation in front for people.
+    """
+    text = "_".join((process_instance, activity, operation, sha256(canonical(inputs)).hexdigest()))
+    if len(text) <= MAX_LENGTH:
+        return text
+    # The parts are hashed as a JSON array: joined by "_" alone, parts that contain "_" could be confused.
+    parts = json.dumps([process_instance, activity, operation, sha256(canonical(inputs)).hexdigest()])
+    return f"{operation[:100]}_{sha256(parts.encode()).hexdigest()}"

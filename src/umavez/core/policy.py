@@ -1,0 +1,113 @@
+"""Policy: what an operation says about itself, and the answers that a far side can give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Literal
+
+from umavez.core.record import Millis
+from umavez.errors import ConfigurationError, NotDeclared
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """The far side has it: `value` is what the operation would have returned."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotHappened:
+    """The far side never did it: the operation may run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotTell:
+    """The far side gave no usable answer: the outcome stays unknown, to be asked again later."""
+
+    reason: str = ""
+
+
+Answer = Happened | NotHappened | CannotTell
+Ask = Callable[..., Any]
+"""Asks the far side whether an attempt took effect; returns an `Answer` (or an awaitable of one)."""
+
+Unknown = Literal["rerun", "hold"] | Ask
+Mismatch = Literal["reject", "replay"]
+Exceptions = tuple[type[BaseException], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How one operation is to be treated. Durations are seconds here and milliseconds inside.
+
+    unknown: what to do when an attempt ended without an answer: "rerun" (the far side dedupes on our
+        key, or repeating is harmless), "hold" (a human decides), or a callable that asks the far side.
+    lease: how long a claim lasts without a heartbeat. keep: how long an outcome is replayed, counted
+        from completion. max_retries: how many attempts may follow a first that failed.
+    wait: how long a caller waits for a running attempt before OperationInProgress.
+    final: exceptions that are the outcome, stored and raised again on replay.
+    free: exceptions that prove nothing happened, so that the key is free for another attempt.
+    mismatch: "reject" a key used with other content (KeyReused) or "replay" it all the same.
+    max_body: longest stored value in bytes; a longer one is returned once and not kept.
+    heartbeat: whether the lease is renewed while the code runs.
+    """
+
+    unknown: Unknown
+    lease: float = 30.0
+    keep: float = 24 * 3600.0
+    max_retries: int = 3
+    wait: float = 0.0
+    final: Exceptions = ()
+    free: Exceptions = ()
+    mismatch: Mismatch = "reject"
+    max_body: int = 1_000_000
+    heartbeat: bool = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.unknown) and self.unknown not in ("rerun", "hold"):
+            raise NotDeclared(f'unknown={self.unknown!r} is not one of "rerun", "hold" or a callable that asks.')
+        if self.mismatch not in ("reject", "replay"):
+            raise ConfigurationError(f'mismatch={self.mismatch!r} is not "reject" or "replay".')
+        if self.lease < 0.05 or self.keep <= 0 or self.wait < 0:
+            raise ConfigurationError("lease must be at least 0.05 s, keep above 0 and wait not negative.")
+        if self.max_retries < 0 or self.max_body < 0:
+            raise ConfigurationError("max_retries and max_body must not be negative.")
+
+    @property
+    def lease_ms(self) -> Millis:
+        """The lease in milliseconds."""
+        return int(self.lease * 1000)
+
+    @property
+    def keep_ms(self) -> Millis:
+        """The time to keep an outcome, in milliseconds."""
+        return int(self.keep * 1000)
+
+    @property
+    def asks(self) -> bool:
+        """Whether somebody can be asked about an unknown outcome."""
+        return callable(self.unknown)
+
+    def reruns(self) -> bool:
+        """Whether repeating an attempt of unknown outcome is declared safe."""
+        return self.unknown == "rerun"
+
+
+def declare(operation: str, options: dict[str, Any]) -> Policy:
+    """The policy that `options` describe. Raises NotDeclared when they leave out `unknown`."""
+    known = {field.name for field in fields(Policy)}
+    if strange := sorted(options.keys() - known):
+        raise ConfigurationError(f"{operation}: unknown option {strange[0]!r}; known are {', '.join(sorted(known))}.")
+    if options.get("unknown") is None:
+        raise NotDeclared(
+            f'{operation} does not say what an unknown outcome means: pass unknown="rerun" (repeating is harmless), '
+            'unknown="hold" (a human decides) or unknown=<callable that asks the far side>.'
+        )
+    return Policy(**{name: _seconds(value) for name, value in options.items()})
+
+
+def _seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,0 +1,88 @@
+"""What a human or a reconciler does to a record nobody runs: resolve it, or free its key."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from umavez.core.flow import Flow, Read, Seen, Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.protocol import drafted
+from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
+from umavez.errors import OperationInProgress, UmavezError
+
+
+class NoSuchRecord(UmavezError, LookupError):
+    """Nothing is stored under the key."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(f"Nothing is recorded for {key.operation} {key.value!r} of {key.scope!r}.")
+        self.key = key
+
+
+class Resolution(NamedTuple):
+    """A decision about a record, with who took it and why.
+
+    `settled` is the outcome to keep; None frees the key, so that the operation may run again.
+    """
+
+    settled: Settled | None
+    by: str
+    reason: str
+
+
+class AlreadySettled(UmavezError):
+    """The record has an outcome; only an explicit override may change it."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(f"{key.operation} {key.value!r} is settled already; pass override=True to change it.")
+        self.key = key
+
+
+def resolve(
+    key: Key, resolution: Resolution, keep: Millis, stamp: str, *, override: bool = False
+) -> Flow[tuple[Record, Draft]]:
+    """Close a record by decision. Returns what stood there and what was written.
+
+    Raises NoSuchRecord; OperationInProgress while somebody holds a live lease; AlreadySettled for
+    a record with an outcome, unless `override`.
+    """
+    for _ in range(8):
+        seen = yield Read(key)
+        if not isinstance(seen, Seen) or seen.current is None:
+            raise NoSuchRecord(key)
+        _refuse_if_closed(seen.current, seen.now, override=override)
+        draft = _resolved(seen.current, resolution, keep, stamp, seen.now)
+        reply = yield Swap(seen.current.stamp, draft)
+        if isinstance(reply, Swapped):
+            return seen.current, draft
+        if isinstance(reply, Stale) and reply.current is not None and reply.current.stamp == stamp:
+            return seen.current, draft
+    raise OperationInProgress(key, 1.0)
+
+
+def _refuse_if_closed(record: Record, now: Instant, *, override: bool) -> None:
+    if record.status is Status.PENDING and not record.lapsed(now):
+        raise OperationInProgress(record.key, ((record.lease_until or now) - now) / 1000)
+    if record.settled is not None and not override:
+        raise AlreadySettled(record.key)
+
+
+def _resolved(record: Record, resolution: Resolution, keep: Millis, stamp: str, now: Instant) -> Draft:
+    settled = resolution.settled
+    what = "released" if settled is None else "resolved"
+    entry = noted(record.evidence, now, what, resolution.by, resolution.reason)
+    draft = drafted(record, stamp)._replace(keep=keep, evidence=entry, settled=settled)
+    if settled is None:
+        # Attempts start anew: whoever frees a key means it to run, also after the retries were used up.
+        return draft._replace(status=Status.FAILED, attempt=0, error=f"released by {resolution.by}")
+    return draft._replace(
+        status=Status.SUCCESS if settled.ok else Status.FAILED, error=None if settled.ok else settled.body
+    )
+
+
+def noted(evidence: str | None, now: Instant, what: str, by: str, reason: str) -> str:
+    """The evidence text with one more entry: when, what, who and why."""
+    entries = json.loads(evidence) if evidence else []
+    entries.append({"at": now, "what": what, "by": by, "reason": reason})
+    return json.dumps(entries, ensure_ascii=False)

@@ -1,0 +1,282 @@
+"""Once: the engine. `aio.py` is its twin for tasks: the same text but for async and await, held so by a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from umavez.admission import Admission
+from umavez.attempt import Attempt, drive
+from umavez.core.codec import Codec, JsonCodec
+from umavez.core.policy import Answer, NotHappened
+from umavez.core.protocol import Intent
+from umavez.core.record import Query, Record, Status
+from umavez.core.resolution import resolve
+from umavez.operation import Operation
+from umavez.outcome import Event, Observer, Outcome
+from umavez.plan import ARGUMENTS, Binder, Plan, Plans, resolution_of
+from umavez.stamps import STAMPS
+from umavez.stores import Store, open_store
+from umavez.stores.joining import driver_connection
+
+T = TypeVar("T")
+JOINED = {"unknown": "rerun", "heartbeat": False}
+"""What joined attempts say about themselves: they commit with their effect, so nothing can be unknown."""
+
+
+class Once:
+    """Makes operations safe to retry: each runs once, and a repeat gets the same outcome.
+
+    `store` is a URL (memory:, sqlite:///…, postgresql://…, mariadb://…, redis://…) or an Store.
+    `scope` says whose operations these are; keys of different scopes never meet.
+    """
+
+    def __init__(
+        self,
+        store: str | Store,
+        *,
+        scope: str,
+        codec: Codec | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        self.store: Store = open_store(store) if isinstance(store, str) else store
+        self.scope = scope
+        self.codec: Codec = JsonCodec() if codec is None else codec
+        self.plans = Plans(scope, self.codec)
+        self._observers = tuple(observers)
+        self._admission = Admission(self.store, self._observe)
+
+    def operation(
+        self,
+        name: str,
+        *,
+        key: Callable[..., object],
+        fingerprint: Any = ARGUMENTS,
+        process_instance: Any = None,
+        activity: Any = None,
+        **options: Any,
+    ) -> Callable[[Callable[..., T]], Operation[T]]:
+        """Declare a function as an operation. `key` gets the arguments it names and gives the key's value.
+
+        `options` are those of Policy, and codec=, replay=, reference=. Raises NotDeclared without unknown=.
+        """
+        plan = self.plans.declared(name, options)
+
+        def decorate(function: Callable[..., T]) -> Operation[T]:
+            binder = Binder(
+                plan, function, key=key, fingerprint=fingerprint, process_instance=process_instance, activity=activity
+            )
+            return Operation(self, plan, binder, function)
+
+        return decorate
+
+    def run(
+        self,
+        operation: str,
+        *,
+        key: object,
+        call: Callable[[], T],
+        fingerprint: Any = None,
+        process_instance: str | None = None,
+        activity: str | None = None,
+        scope: str | None = None,
+        **options: Any,
+    ) -> Outcome[T]:
+        """Run `call` once for `key`. `fingerprint` is what the request means, to notice a key used for another."""
+        plan = self.plans.of(operation, options)
+        return self.perform(plan, plan.intent(key, fingerprint, process_instance, activity, scope), call, (), {})
+
+    def perform(
+        self,
+        plan: Plan,
+        intent: Intent,
+        call: Callable[..., T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Outcome[T]:
+        """Carry out a declared operation once; the path that every other way in takes."""
+        entered = self._admission.enter(plan, intent)
+        if type(entered) is Record:
+            return Outcome(self._shown(plan, entered), True, entered.attempt, entered.key)
+        if type(entered) is Outcome:
+            return entered
+        attempt: Attempt = entered  # type: ignore[assignment]  # what is neither record nor outcome is an attempt
+        self._admission.begin(attempt)
+        try:
+            value = call(*args, **kwargs)
+            return attempt.succeed(value)
+        except BaseException as error:  # a cancelled or interrupted attempt is recorded too, then goes on its way
+            attempt.fail_quietly(error)
+            raise
+        finally:
+            self._admission.end(attempt)
+
+    @contextmanager
+    def attempt(
+        self,
+        operation: str,
+        *,
+        key: object,
+        fingerprint: Any = None,
+        process_instance: str | None = None,
+        activity: str | None = None,
+        scope: str | None = None,
+        **options: Any,
+    ) -> Iterator[Attempt]:
+        """A block that is the operation: it settles with succeed() or refuse(), or with None when it just ends."""
+        plan = self.plans.of(operation, options)
+        intent = plan.intent(key, fingerprint, process_instance, activity, scope)
+        attempt = self._attempt_of(plan, intent, self._admission.enter(plan, intent))
+        if attempt.replayed:
+            yield attempt
+            return
+        self._admission.begin(attempt)
+        try:
+            yield attempt
+            if not attempt.done:
+                attempt.succeed(None)
+        except BaseException as error:  # as in perform
+            attempt.fail_quietly(error)
+            raise
+        finally:
+            self._admission.end(attempt)
+
+    @contextmanager
+    def joined(
+        self,
+        connection: Any,
+        operation: str,
+        *,
+        key: object,
+        fingerprint: Any = None,
+        process_instance: str | None = None,
+        activity: str | None = None,
+        scope: str | None = None,
+        wait: float = 10.0,
+        **options: Any,
+    ) -> Iterator[Attempt]:
+        """A block inside the caller's own transaction: claim, effect and outcome commit or roll back together.
+
+        The caller commits. A rival with the same key waits up to `wait` seconds, then replays or gets
+        OperationInProgress. An error leaves the block as it is: roll back.
+        """
+        plan = self.plans.of(operation, JOINED | options)
+        intent = plan.intent(key, fingerprint, process_instance, activity, scope)
+        store = self.store.joined(driver_connection(connection), wait)
+        entered = self._admission.enter_joined(plan, intent, store)
+        attempt = self._attempt_of(plan, intent, entered)
+        if attempt.replayed:
+            yield attempt
+            return
+        self._admission.begin(attempt)
+        try:
+            yield attempt
+            if not attempt.done:
+                attempt.succeed(None)
+        finally:
+            self._admission.end(attempt)
+
+    def _attempt_of(self, plan: Plan, intent: Intent, entered: Any) -> Attempt:
+        if isinstance(entered, Attempt):
+            return entered
+        attempt = Attempt(self.store, plan, intent.key, None, self._observe, replayed=True)
+        if isinstance(entered, Record):
+            attempt.number, attempt.fence = entered.attempt, entered.fence
+            attempt.outcome = self._shown(plan, entered)
+        else:
+            attempt.number, attempt.outcome = entered.attempt, entered.value
+        return attempt
+
+    def _shown(self, plan: Plan, record: Record) -> Any:
+        """What a replay gives: the value kept, or what replay= makes of it now."""
+        value = plan.stored(record)
+        return value if plan.replay is None else plan.replay(value)
+
+    def get(self, operation: str, key: object, *, scope: str | None = None) -> Record | None:
+        """The record of one key, or None."""
+        plan = self.plans.any(operation)
+        return (self.store.read(plan.key(key, scope))).current
+
+    def find(
+        self,
+        *,
+        operation: str | None = None,
+        key: str | None = None,
+        process_instance: str | None = None,
+        status: Status | str | None = None,
+        older_than: float | None = None,
+        lapsed: bool = False,
+        every_scope: bool = False,
+        limit: int = 100,
+    ) -> list[Record]:
+        """The records that match, oldest first. `older_than` is in seconds since creation; `lapsed`: holder gone."""
+        return self.store.find(
+            Query(
+                None if every_scope else self.scope,
+                operation,
+                key,
+                process_instance,
+                None if status is None else Status(status),
+                None if older_than is None else int(older_than * 1000),
+                lapsed,
+                limit,
+            )
+        )
+
+    def resolve(
+        self,
+        operation: str,
+        key: object,
+        answer: Answer,
+        *,
+        by: str,
+        reason: str,
+        scope: str | None = None,
+        override: bool = False,
+    ) -> None:
+        """Close a record by decision: Happened(value) settles it, NotHappened() frees its key; both leave evidence.
+
+        Raises NoSuchRecord, OperationInProgress while it runs, AlreadySettled unless `override`.
+        """
+        plan = self.plans.any(operation)
+        name = plan.key(key, scope)
+        resolution = resolution_of(plan, name, answer, by, reason)
+        drive(resolve(name, resolution, plan.keep_ms, STAMPS.owner(), override=override), self.store)
+        self._observe(Event("released" if resolution.settled is None else "resolved", name, 0))
+
+    def release(
+        self, operation: str, key: object, *, by: str, reason: str, scope: str | None = None, override: bool = False
+    ) -> None:
+        """Free a key, so that the operation may run again; see resolve."""
+        self.resolve(operation, key, NotHappened(), by=by, reason=reason, scope=scope, override=override)
+
+    def sweep(self, *, older_than: float = 0.0, batch: int = 1000, limit: int | None = None) -> int:
+        """Delete expired records in batches, at most `limit`; returns how many. What runs or is unknown stays."""
+        swept = 0
+        while limit is None or swept < limit:
+            size = batch if limit is None else min(batch, limit - swept)
+            gone = self.store.sweep(size, int(older_than * 1000))
+            swept += gone
+            if gone < size:
+                break
+        return swept
+
+    def migrate(self) -> str:
+        """Create or upgrade the store's tables; safe to repeat."""
+        return self.store.migrate()
+
+    def close(self) -> None:
+        """Stop the heartbeat and give the store's connections back."""
+        self._admission.heart.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _observe(self, event: Event) -> None:
+        for observer in self._observers:
+            observer(event)

@@ -1,0 +1,98 @@
+"""Rows: how a draft is laid out in SQL, and how a row becomes a record. Shared by the SQL stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from umavez.core.key import Key
+from umavez.core.record import Draft, Query, Record, Settled, Status
+
+READ = (
+    "stamp, fence, status, attempt, created_at, updated_at, lease_until, expires_at, fingerprint,"
+    " process_instance_id, activity_id, outcome_kept, result_data, error_message, progress, evidence"
+)
+"""The columns of a record as they are read, in the order of `record_of`; instants in milliseconds."""
+
+WRITE = (
+    "stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,"
+    " outcome_kept, result_data, error_message, progress, evidence"
+)
+"""The columns that every write sets, in the order of `values_of`."""
+
+KEY = "digest, scope, operation_name, idempotency_key"
+"""The columns that never change."""
+
+
+def values_of(draft: Draft) -> tuple[Any, ...]:
+    """The draft's values in the order of WRITE, with lease and keep still as durations."""
+    settled = draft.settled
+    return (
+        draft.stamp,
+        draft.status.value,
+        draft.attempt,
+        draft.lease,
+        draft.keep,
+        draft.fingerprint,
+        draft.process_instance,
+        draft.activity,
+        settled is not None,
+        None if settled is None else settled.body,
+        draft.error,
+        draft.progress,
+        draft.evidence,
+    )
+
+
+def key_of(key: Key) -> tuple[bytes, str, str, str]:
+    """The key's values in the order of KEY. NUL, which PostgreSQL refuses in text, is shown as its symbol."""
+    return key.digest, _shown(key.scope), _shown(key.operation), _shown(key.value)
+
+
+def _shown(text: str) -> str:
+    return text.replace("\0", "\u2400") if "\0" in text else text
+
+
+def record_of(key: Key, row: Sequence[Any]) -> Record:
+    """The record in `row`, whose columns are those of READ."""
+    status = Status(row[2])
+    settled = Settled(status is Status.SUCCESS, row[12]) if row[11] else None
+    return Record(
+        key,
+        row[0],
+        row[1],
+        status,
+        row[3],
+        row[4],
+        row[5],
+        row[6],
+        row[7],
+        row[8],
+        row[9],
+        row[10],
+        settled,
+        row[13],
+        row[14],
+        row[15],
+    )
+
+
+def conditions(query: Query, now: int, mark: str, instant: str | None = None) -> tuple[str, list[Any]]:
+    """The WHERE text of `query` and its values, with instants in milliseconds.
+
+    `mark` is the driver's placeholder; `instant` the expression around it that makes a column's time out of
+    milliseconds, where columns are not milliseconds themselves. Only columns named here and placeholders go
+    into the text, never anything from the caller.
+    """
+    instant = instant or mark
+    wanted: list[tuple[str, Any]] = [
+        (f"scope = {mark}", query.scope),
+        (f"operation_name = {mark}", query.operation),
+        (f"idempotency_key = {mark}", query.value),
+        (f"process_instance_id = {mark}", query.process_instance),
+        (f"status = {mark}", None if query.status is None else query.status.value),
+        (f"created_at <= {instant}", None if query.older_than is None else now - query.older_than),
+        (f"status = 'PENDING' AND lease_until <= {instant}", now if query.lapsed else None),
+    ]
+    chosen = [(text, value) for text, value in wanted if value is not None]
+    return " AND ".join(text for text, _ in chosen) or "1 = 1", [value for _, value in chosen]

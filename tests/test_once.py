@@ -1,0 +1,632 @@
+"""Once and AsyncOnce: what an engineer who uses the engine sees. Every test runs on both shells."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sqlite3
+import threading
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umavez import (
+    AlreadySettled,
+    AsyncOnce,
+    CannotTell,
+    ClaimLost,
+    ConfigurationError,
+    Happened,
+    InvalidKey,
+    KeyReused,
+    MaxRetriesExceeded,
+    NoSuchRecord,
+    NotDeclared,
+    NotHappened,
+    NotStorable,
+    Once,
+    OperationInProgress,
+    OutcomeNotKept,
+    OutcomeUnknown,
+    Question,
+    Reentered,
+    Status,
+)
+from umavez.outcome import Event
+from umavez.stores.memory import AsyncMemoryStore, MemoryStore
+from umavez.testing.clock import ManualClock
+
+
+class Declined(Exception):
+    """A final refusal of the far side."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+class Shell:
+    """Drives an engine synchronously, whichever it is: an AsyncOnce runs on a loop of its own."""
+
+    def __init__(self, kind: str) -> None:
+        self.clock = ManualClock()
+        self.events: list[Event] = []
+        self.loop = asyncio.new_event_loop() if kind == "tasks" else None
+        if self.loop:
+            self.engine: Any = AsyncOnce(AsyncMemoryStore(self.clock), scope="shop", observers=[self.events.append])
+        else:
+            self.engine = Once(MemoryStore(self.clock), scope="shop", observers=[self.events.append])
+
+    def do(self, result: Any) -> Any:
+        return self.loop.run_until_complete(result) if self.loop else result
+
+    def function(self, body: Any) -> Any:
+        """`body`, as the kind of function this shell takes."""
+        if not self.loop:
+            return body
+
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return body(*args, **kwargs)
+
+        return coroutine
+
+    def run(self, key: object, body: Any, operation: str = "charge", **options: Any) -> Any:
+        options.setdefault("unknown", "rerun")
+        if callable(options["unknown"]):
+            options["unknown"] = self.function(options["unknown"])
+        if options.get("replay"):
+            options["replay"] = self.function(options["replay"])
+        return self.do(self.engine.run(operation, key=key, call=self.function(body), **options))
+
+    def close(self) -> None:
+        self.do(self.engine.close())
+        if self.loop:
+            self.loop.close()
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def shell(request: pytest.FixtureRequest) -> Any:
+    made = Shell(request.param)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def threads() -> Any:
+    """The sync shell alone, for tests of an interleaving; the twin test carries them over to tasks."""
+    made = Shell("threads")
+    yield made
+    made.close()
+
+
+def elsewhere(call: Any) -> Any:
+    """The result, or the exception, of `call` in another thread."""
+    result: list[Any] = []
+
+    def target() -> None:
+        try:
+            result.append(call())
+        except Exception as error:  # noqa: BLE001  # handed to the test as it is
+            result.append(error)
+
+    thread = threading.Thread(target=target)
+    thread.start()
+    thread.join(10)
+    return result[0]
+
+
+class Counter:
+    """An effect that counts itself, without any uniqueness to hide behind."""
+
+    def __init__(self, value: Any = "done", error: BaseException | None = None) -> None:
+        self.calls = 0
+        self.value = value
+        self.error = error
+
+    def __call__(self, *_: Any) -> Any:
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+@pytest.mark.parametrize("value", [None, 0, "", [], {}, (1, 2), Decimal("1.10"), {"a": [1.5, None]}, b"\x00\xff"])
+def test_a_repeat_returns_the_same_value_of_the_same_type(shell: Shell, value: Any) -> None:
+    effect = Counter(value)
+
+    first, second = shell.run("1", effect), shell.run("1", effect)
+
+    assert (first.value, first.replayed) == (value, False)
+    assert (second.value, second.replayed) == (value, True)
+    assert type(second.value) is type(value)
+    assert effect.calls == 1
+    assert shell.kinds() == ["succeeded", "replayed"]
+
+
+def test_scope_and_operation_keep_equal_keys_apart(shell: Shell) -> None:
+    effect = Counter()
+
+    shell.run("1", effect)
+    shell.run("1", effect, operation="refund")
+    shell.run("1", effect, scope="another shop")
+
+    assert effect.calls == 3
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, None, 1.5, b"1", True])
+def test_a_bad_key_is_refused_before_anything_runs(shell: Shell, key: object) -> None:
+    effect = Counter()
+
+    with pytest.raises(InvalidKey):
+        shell.run(key, effect)
+
+    assert effect.calls == 0
+
+
+def test_an_empty_scope_is_refused() -> None:
+    with pytest.raises(InvalidKey):
+        Once("memory:", scope="")
+
+
+def test_an_operation_must_say_what_unknown_means(shell: Shell) -> None:
+    with pytest.raises(NotDeclared, match="unknown"):
+        shell.engine.operation("charge", key=lambda order: order)
+    with pytest.raises(NotDeclared):
+        shell.run("1", Counter(), unknown="perhaps")
+    with pytest.raises(ConfigurationError, match="leese"):
+        shell.run("1", Counter(), leese=3)
+
+
+def test_a_key_used_for_something_else_is_refused_unless_told_to_replay(shell: Shell) -> None:
+    shell.run("1", Counter("ten"), fingerprint={"amount": 10})
+
+    with pytest.raises(KeyReused):
+        shell.run("1", Counter("eleven"), fingerprint={"amount": 11})
+
+    assert shell.run("1", Counter(), fingerprint={"amount": 11}, mismatch="replay").value == "ten"
+
+
+def test_a_final_exception_is_stored_and_raised_again(shell: Shell) -> None:
+    effect = Counter(error=Declined(51, "no funds"))
+
+    for _ in range(2):
+        with pytest.raises(Declined, match="51: no funds") as caught:
+            shell.run("1", effect, final=(Declined,))
+        assert caught.value.code == 51
+
+    assert effect.calls == 1
+
+
+def test_s3_03_a_failure_frees_the_key_until_retries_are_used_up(shell: Shell) -> None:
+    effect = Counter(error=ConnectionError("portal"))
+
+    for _ in range(4):
+        with pytest.raises(ConnectionError):
+            shell.run("1", effect)
+    with pytest.raises(MaxRetriesExceeded) as caught:
+        shell.run("1", effect)
+
+    assert effect.calls == 4
+    assert caught.value.retry_count == 3
+    assert "portal" in str(caught.value.last_error)
+
+
+def test_a_retry_after_a_failure_can_succeed(shell: Shell) -> None:
+    with pytest.raises(ConnectionError):
+        shell.run("1", Counter(error=ConnectionError()))
+
+    outcome = shell.run("1", Counter("at last"))
+
+    assert (outcome.value, outcome.attempt, outcome.replayed) == ("at last", 2, False)
+
+
+def test_an_error_of_an_operation_on_hold_leaves_the_outcome_unknown(shell: Shell) -> None:
+    effect = Counter(error=TimeoutError("no answer"))
+
+    with pytest.raises(TimeoutError):
+        shell.run("1", effect, unknown="hold")
+    with pytest.raises(OutcomeUnknown):
+        shell.run("1", effect, unknown="hold")
+
+    assert effect.calls == 1
+    assert shell.do(shell.engine.get("charge", "1")).status is Status.UNKNOWN
+
+
+def test_an_exception_that_proves_nothing_happened_frees_the_key(shell: Shell) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        shell.run("1", Counter(error=ConnectionRefusedError()), unknown="hold", free=(ConnectionRefusedError,))
+
+    assert shell.run("1", Counter("ok"), unknown="hold").value == "ok"
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls", "result"),
+    [(Happened("theirs"), 1, "theirs"), (NotHappened(), 2, "ours"), (CannotTell("down"), 1, OutcomeUnknown)],
+)
+def test_the_far_side_is_asked_before_anything_is_repeated(shell: Shell, answer: Any, calls: int, result: Any) -> None:
+    asked: list[Question] = []
+
+    def ask(question: Question) -> Any:
+        asked.append(question)
+        return answer
+
+    effect = Counter("ours", TimeoutError())
+    with pytest.raises(TimeoutError):
+        shell.run("1", effect, unknown=ask)
+    effect.error = None
+
+    if isinstance(result, type):
+        with pytest.raises(result):
+            shell.run("1", effect, unknown=ask)
+    else:
+        assert shell.run("1", effect, unknown=ask).value == result
+
+    assert effect.calls == calls
+    assert [question.key.value for question in asked] == ["1"]
+    record = shell.do(shell.engine.get("charge", "1"))
+    assert "far side" in (record.evidence or "")
+
+
+@pytest.mark.parametrize("nonsense", [None, True, "yes", ValueError("bug")])
+def test_a_nonsense_answer_or_a_bug_in_asking_never_counts_as_not_happened(shell: Shell, nonsense: Any) -> None:
+    def ask(_: Question) -> Any:
+        if isinstance(nonsense, Exception):
+            raise nonsense
+        return nonsense
+
+    effect = Counter(error=TimeoutError())
+    with pytest.raises(TimeoutError):
+        shell.run("1", effect, unknown=ask)
+    with pytest.raises(OutcomeUnknown):
+        shell.run("1", effect, unknown=ask)
+
+    assert effect.calls == 1
+
+
+def test_not_happened_counts_attempts_so_that_a_crashing_operation_ends(shell: Shell) -> None:
+    effect = Counter(error=TimeoutError())
+
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            shell.run("1", effect, unknown=lambda _: NotHappened(), max_retries=2)
+    with pytest.raises(MaxRetriesExceeded):
+        shell.run("1", effect, unknown=lambda _: NotHappened(), max_retries=2)
+
+    assert effect.calls == 3
+
+
+def test_replay_shows_the_entity_as_it_is_now(shell: Shell) -> None:
+    state = {7: "rascunho"}
+    options = {"reference": lambda row: row[0], "replay": lambda number: (number, state[number])}
+    first = shell.run("1", lambda: (7, state[7]), **options)
+    state[7] = "aceita"
+
+    again = shell.run("1", Counter(), **options)
+
+    assert (first.value, again.value) == ((7, "rascunho"), (7, "aceita"))
+
+
+def test_an_oversized_value_is_returned_once_and_never_run_again(shell: Shell) -> None:
+    effect = Counter("x" * 100)
+
+    assert shell.run("1", effect, max_body=50).value == "x" * 100
+    with pytest.raises(OutcomeNotKept, match="102 bytes"):
+        shell.run("1", effect, max_body=50)
+
+    assert effect.calls == 1
+
+
+def test_an_unstorable_value_is_told_at_once_and_never_run_again(shell: Shell) -> None:
+    effect = Counter(object())
+
+    with pytest.raises(NotStorable) as caught:
+        shell.run("1", effect)
+    with pytest.raises(OutcomeNotKept):
+        shell.run("1", effect)
+
+    assert caught.value.value is effect.value
+    assert effect.calls == 1
+
+
+def test_the_attempt_block_checkpoints_and_settles(shell: Shell) -> None:
+    async def tasks() -> list[Any]:
+        async with shell.engine.attempt("pay", key="1", unknown="rerun") as attempt:
+            await attempt.checkpoint({"step": 2})
+            seen = [attempt.progress, attempt.number, attempt.replayed, attempt.fence > 0]
+            await attempt.succeed("paid")
+        async with shell.engine.attempt("pay", key="1", unknown="rerun") as attempt:
+            return [*seen, attempt.replayed, attempt.outcome]
+
+    def threads() -> list[Any]:
+        with shell.engine.attempt("pay", key="1", unknown="rerun") as attempt:
+            attempt.checkpoint({"step": 2})
+            seen = [attempt.progress, attempt.number, attempt.replayed, attempt.fence > 0]
+            attempt.succeed("paid")
+        with shell.engine.attempt("pay", key="1", unknown="rerun") as attempt:
+            return [*seen, attempt.replayed, attempt.outcome]
+
+    result = shell.do(tasks()) if shell.loop else threads()
+
+    assert result == [{"step": 2}, 1, False, True, True, "paid"]
+
+
+def test_progress_and_the_downstream_key_survive_into_the_next_attempt() -> None:
+    once = Once("memory:", scope="shop")
+    with pytest.raises(ConnectionError), once.attempt("pay", key="1", unknown="rerun") as attempt:
+        first = attempt.downstream_key("bank")
+        attempt.checkpoint("half way")
+        raise ConnectionError
+
+    with once.attempt("pay", key="1", unknown="rerun") as attempt:
+        assert (attempt.number, attempt.progress) == (2, "half way")
+        assert attempt.downstream_key("bank") == first
+        assert attempt.downstream_key("mail") != first
+    once.close()
+
+
+def test_an_overtaken_attempt_is_told_and_changes_nothing(threads: Shell) -> None:
+    engine: Once = threads.engine
+    with pytest.raises(ClaimLost), engine.attempt("pay", key="1", unknown="rerun", heartbeat=False) as late:
+        threads.clock.advance(31)
+        rival = elsewhere(lambda: engine.run("pay", key="1", call=lambda: "second", unknown="rerun").value)
+        late.succeed("late")
+
+    assert rival == "second"
+    assert engine.run("pay", key="1", call=lambda: "third", unknown="rerun").value == "second"
+    assert {"taken_over", "lost"} <= set(threads.kinds())
+
+
+def test_s3_04_a_running_operation_is_in_progress_for_others(threads: Shell) -> None:
+    with threads.engine.attempt("pay", key="1", unknown="rerun"):
+        busy = elsewhere(lambda: threads.run("1", Counter(), operation="pay"))
+
+    assert isinstance(busy, OperationInProgress)
+    assert 0 < busy.retry_after <= 30
+
+
+def test_an_operation_that_calls_itself_with_its_own_key_is_told_so(shell: Shell) -> None:
+    if shell.loop:
+
+        async def again() -> Any:
+            return await shell.engine.run("loop", key="1", call=again, unknown="rerun", wait=5.0)
+
+        with pytest.raises(Reentered):
+            shell.do(again())
+    else:
+
+        def again_now() -> Any:
+            return shell.engine.run("loop", key="1", call=again_now, unknown="rerun", wait=5.0)
+
+        with pytest.raises(Reentered):
+            again_now()
+
+
+def test_threads_that_wait_share_one_run_and_wake_at_once() -> None:
+    once = Once("memory:", scope="shop")
+    started, go = threading.Event(), threading.Event()
+    woken: list[float] = []
+
+    def slow() -> str:
+        started.set()
+        go.wait(5)
+        return "done"
+
+    def rival() -> None:
+        assert once.run("slow", key="1", call=Counter("wrong"), unknown="rerun", wait=5.0).value == "done"
+        woken.append(time.monotonic())
+
+    first = threading.Thread(target=once.run, args=("slow",), kwargs={"key": "1", "call": slow, "unknown": "rerun"})
+    first.start()
+    started.wait(5)
+    rivals = [threading.Thread(target=rival) for _ in range(8)]
+    for thread in rivals:
+        thread.start()
+    go.set()
+    for thread in [first, *rivals]:
+        thread.join(5)
+
+    assert len(woken) == 8
+    once.close()
+
+
+def test_tasks_that_wait_share_one_run() -> None:
+    async def main() -> tuple[int, list[Any]]:
+        effect = Counter("done")
+        async with AsyncOnce("memory:", scope="shop") as once:
+
+            async def slow() -> Any:
+                await asyncio.sleep(0.01)
+                return effect()
+
+            outcomes = await asyncio.gather(
+                *(once.run("slow", key="1", call=slow, unknown="rerun", wait=5.0) for _ in range(50))
+            )
+            rivals = await asyncio.gather(
+                *(once.run("slow", key="2", call=slow, unknown="rerun") for _ in range(2)), return_exceptions=True
+            )
+            assert isinstance(rivals[1], OperationInProgress)
+        return effect.calls, [outcome.value for outcome in outcomes]
+
+    calls, values = asyncio.run(main())
+    assert values == ["done"] * 50
+    assert calls == 2
+
+
+def eventually(true: Any, seconds: float = 5.0) -> bool:
+    """Whether `true()` becomes so; the heart beats in its own time, so there is no clock to turn."""
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return bool(true())
+
+
+def test_the_heart_renews_a_long_run_and_notices_a_loss(threads: Shell) -> None:
+    engine: Once = threads.engine
+    with engine.attempt("long", key="1", unknown="rerun", lease=0.15):
+        before = engine.get("long", "1")
+        assert eventually(lambda: engine.get("long", "1").stamp != before.stamp)
+    with pytest.raises(ClaimLost), engine.attempt("long", key="2", unknown="rerun", lease=0.6) as attempt:
+        threads.clock.advance(60)
+        assert elsewhere(lambda: engine.run("long", key="2", call=lambda: "theirs", unknown="rerun").value) == "theirs"
+        assert eventually(lambda: attempt.lost)
+        attempt.check()
+
+
+def test_cancelling_a_task_leaves_what_its_policy_says() -> None:
+    async def main() -> tuple[Status, Status]:
+        async with AsyncOnce("memory:", scope="shop") as once:
+
+            async def endless() -> None:
+                await asyncio.sleep(60)
+
+            for key, unknown in (("1", "rerun"), ("2", "hold")):
+                task = asyncio.create_task(once.run("endless", key=key, call=endless, unknown=unknown))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            first, second = await once.get("endless", "1"), await once.get("endless", "2")
+            assert first is not None
+            assert second is not None
+            return first.status, second.status
+
+    assert asyncio.run(main()) == (Status.FAILED, Status.UNKNOWN)
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    total: Decimal
+
+
+def test_a_decorated_function_binds_its_arguments() -> None:
+    once = Once("memory:", scope="shop")
+    calls: list[Any] = []
+
+    @once.operation("charge", key=lambda order, **_: order.id, unknown="rerun")
+    def charge(order: Order, amount: int = 10, *, note: str = "") -> tuple[int, int]:
+        """Charge an order."""
+        calls.append((order, amount, note))
+        return order.id, amount
+
+    assert charge(Order(1, Decimal("9.90"))) == (1, 10)
+    assert charge.once(order=Order(1, Decimal("9.9")), amount=10).replayed
+    with pytest.raises(KeyReused):
+        charge(Order(1, Decimal("9.91")))
+    with pytest.raises(TypeError):
+        charge()
+    assert len(calls) == 1
+    assert charge.__doc__ == "Charge an order."
+    assert charge.key_of(Order(7, Decimal(1))) == "7"
+
+
+def test_methods_can_be_operations_and_self_is_no_part_of_the_meaning() -> None:
+    once = Once("memory:", scope="shop")
+
+    class Till:
+        @once.operation("pay", key=lambda order: order, unknown="rerun")
+        def pay(self, order: int) -> int:
+            return order * 2
+
+    assert Till().pay(4) == 8
+    assert Till().pay(4) == 8
+
+
+def test_a_key_maker_that_asks_for_a_missing_argument_is_refused_when_declared() -> None:
+    once = Once("memory:", scope="shop")
+
+    with pytest.raises(ConfigurationError, match="'pedido'"):
+
+        @once.operation("pay", key=lambda pedido: pedido, unknown="rerun")
+        def pay(order: int) -> None: ...
+
+
+def test_resolve_and_release_leave_evidence(shell: Shell) -> None:
+    with pytest.raises(TimeoutError):
+        shell.run("1", Counter(error=TimeoutError()), unknown="hold")
+    with pytest.raises(TimeoutError):
+        shell.run("2", Counter(error=TimeoutError()), unknown="hold")
+    resolve, release = shell.engine.resolve, shell.engine.release
+
+    shell.do(resolve("charge", "1", Happened({"protocol": 9}), by="ana", reason="seen at the bank"))
+    shell.do(release("charge", "2", by="rui", reason="bank has nothing"))
+
+    assert shell.run("1", Counter(), unknown="hold").value == {"protocol": 9}
+    assert shell.run("2", Counter("again"), unknown="hold").value == "again"
+    record = shell.do(shell.engine.get("charge", "2"))
+    assert '"rui"' in (record.evidence or "")
+    with pytest.raises(NoSuchRecord):
+        shell.do(release("charge", "3", by="rui", reason="?"))
+    with pytest.raises(AlreadySettled):
+        shell.do(release("charge", "1", by="rui", reason="?"))
+    with pytest.raises(ConfigurationError):
+        shell.do(release("charge", "1", by="", reason="?"))
+    shell.do(release("charge", "1", by="rui", reason="refunded", override=True))
+    assert shell.run("1", Counter("new"), unknown="hold").value == "new"
+
+
+def test_s3_08_records_are_found_by_process_status_and_age(shell: Shell) -> None:
+    shell.run("1", Counter(), process_instance="p1", activity="Task_SubmitClaim")
+    with pytest.raises(TimeoutError):
+        shell.run("2", Counter(error=TimeoutError()), unknown="hold", process_instance="p2")
+    find = shell.engine.find
+
+    assert [r.key.value for r in shell.do(find(process_instance="p1"))] == ["1"]
+    assert [r.key.value for r in shell.do(find(status="UNKNOWN"))] == ["2"]
+    assert shell.do(find(status="UNKNOWN", older_than=3600)) == []
+    shell.clock.advance(3601)
+    assert [r.key.value for r in shell.do(find(status="UNKNOWN", older_than=3600))] == ["2"]
+
+
+def test_s3_07_a_day_after_completion_records_are_swept_and_what_is_unknown_stays(shell: Shell) -> None:
+    shell.run("1", Counter())
+    with pytest.raises(TimeoutError):
+        shell.run("2", Counter(error=TimeoutError()), unknown="hold")
+    shell.clock.advance(24 * 3600 + 1)
+
+    assert shell.do(shell.engine.sweep()) == 1
+    assert shell.do(shell.engine.get("charge", "1")) is None
+    assert shell.do(shell.engine.get("charge", "2")).status is Status.UNKNOWN
+    assert shell.run("1", Counter("anew")).value == "anew"
+
+
+def test_joined_commits_or_rolls_back_with_the_callers_work(tmp_path: Path) -> None:
+    once = Once(f"sqlite:///{tmp_path}/shop.db?journal=delete", scope="shop")
+    once.migrate()
+    connection = sqlite3.connect(tmp_path / "shop.db")
+    connection.execute("CREATE TABLE sales (id INTEGER)")
+    connection.commit()
+
+    def sell(fails: bool) -> Any:
+        with once.joined(connection, "sell", key="42") as attempt:
+            if attempt.replayed:
+                return attempt.outcome
+            connection.execute("INSERT INTO sales VALUES (1)")
+            if fails:
+                raise ConnectionError
+            attempt.succeed("sold")
+        connection.commit()
+        return "first"
+
+    with pytest.raises(ConnectionError):
+        sell(fails=True)
+    connection.rollback()
+    assert once.get("sell", "42") is None
+
+    assert sell(fails=False) == "first"
+    assert sell(fails=False) == "sold"
+    assert connection.execute("SELECT count(*) FROM sales").fetchone() == (1,)
+    connection.close()
+    once.close()
+
+
+@pytest.mark.parametrize("url", ["", "oracle://x", "sqlite://", "sqlite:///x.db?mode=fast", "nonsense"])
+def test_a_wrong_url_says_what_is_right(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="sqlite"):
+        Once(url, scope="shop")
