@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
@@ -10,6 +11,7 @@ from umavez.aio_admission import AsyncAdmission
 from umavez.aio_attempt import AsyncAttempt, drive
 from umavez.aio_operation import AsyncOperation
 from umavez.core.codec import Codec, JsonCodec
+from umavez.core.key import Key
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
 from umavez.core.record import Query, Record, Status
@@ -21,6 +23,7 @@ from umavez.stores import AsyncStore, open_async_store
 from umavez.stores.joining import async_driver_connection
 
 T = TypeVar("T")
+LOG = logging.getLogger("umavez")
 JOINED = {"unknown": "rerun", "heartbeat": False}
 """What joined attempts say about themselves: they commit with their effect, so nothing can be unknown."""
 
@@ -243,7 +246,7 @@ class AsyncOnce:
         name = plan.key(key, scope)
         resolution = resolution_of(plan, name, answer, by, reason)
         await drive(resolve(name, resolution, plan.keep_ms, STAMPS.owner(), override=override), self.store)
-        self._observe(Event("released" if resolution.settled is None else "resolved", name, 0))
+        self._observe("released" if resolution.settled is None else "resolved", name, 0)
 
     async def release(
         self, operation: str, key: object, *, by: str, reason: str, scope: str | None = None, override: bool = False
@@ -277,6 +280,9 @@ class AsyncOnce:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _observe(self, event: Event) -> None:
+    def _observe(self, kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
         for observer in self._observers:
-            observer(event)
+            try:
+                observer(Event(kind, key, attempt, seconds))
+            except Exception:  # a counter that fails must not fail the operation it counts
+                LOG.exception("An observer failed at %s", kind)

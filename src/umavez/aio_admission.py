@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any, assert_never
 
 from umavez.aio_attempt import CURRENT, AsyncAttempt, drive
@@ -32,7 +31,7 @@ from umavez.errors import (
     Reentered,
     StoreUncertain,
 )
-from umavez.outcome import Event, Outcome
+from umavez.outcome import Observe, Outcome
 from umavez.plan import Plan, message
 from umavez.stamps import STAMPS
 from umavez.stores import AsyncStore
@@ -47,7 +46,7 @@ Entered = AsyncAttempt | Record | Outcome[Any]
 class AsyncAdmission:
     """Lets callers in: asks the store, waits for a rival, asks the far side, and begins attempts."""
 
-    def __init__(self, store: AsyncStore, observe: Callable[[Event], None]) -> None:
+    def __init__(self, store: AsyncStore, observe: Observe) -> None:
         self._store = store
         self._observe = observe
         self._waiters: dict[bytes, asyncio.Event] = {}
@@ -59,9 +58,11 @@ class AsyncAdmission:
         verdict = await self._verdict(plan, intent)
         if type(verdict) is Busy and plan.policy.wait > 0:
             verdict = await self._waited(plan, intent, verdict)
-        if type(verdict) is Replay:
-            self._observe(Event("replayed", intent.key, verdict.record.attempt))
+        if isinstance(verdict, Replay):
+            self._observe("replayed", intent.key, verdict.record.attempt)
             return verdict.record
+        if isinstance(verdict, Granted):
+            return self._granted(plan, verdict)
         return await self._entered(plan, intent, verdict)
 
     async def enter_joined(self, plan: Plan, intent: Intent, store: AsyncStore) -> Entered:
@@ -69,7 +70,7 @@ class AsyncAdmission:
         _refuse_reentry(intent.key, plan)
         verdict = await drive(admit(intent, plan.policy, STAMPS.owner()), store)
         if type(verdict) is Replay:
-            self._observe(Event("replayed", intent.key, verdict.record.attempt))
+            self._observe("replayed", intent.key, verdict.record.attempt)
             return verdict.record
         if type(verdict) is Granted:
             return AsyncAttempt(store, plan, intent.key, verdict.claim, self._observe, pauses=())
@@ -95,31 +96,35 @@ class AsyncAdmission:
             verdict = await self._verdict(plan, intent)
         return verdict
 
-    async def _entered(self, plan: Plan, intent: Intent, verdict: Verdict) -> Entered:  # noqa: C901  # one case per verdict
+    async def _entered(self, plan: Plan, intent: Intent, verdict: Verdict) -> Entered:  # one case per verdict
         key = intent.key
         match verdict:
-            case Granted(claim, taken_over):
-                if taken_over is not None:
-                    self._observe(Event("taken_over", key, claim.draft.attempt))
-                return AsyncAttempt(self._store, plan, key, claim, self._observe)
+            case Granted():
+                return self._granted(plan, verdict)
             case Asking():
                 return await self._asked(plan, verdict)
             case Replay(record):
                 return record
             case Busy(retry_after):
-                self._observe(Event("busy", key, 0))
+                self._observe("busy", key, 0)
                 raise OperationInProgress(key, max(retry_after, 1) / 1000)
             case Mismatched():
-                self._observe(Event("mismatched", key, 0))
+                self._observe("mismatched", key, 0)
                 raise KeyReused(key)
             case Exhausted(record):
-                self._observe(Event("exhausted", key, record.attempt))
+                self._observe("exhausted", key, record.attempt)
                 raise MaxRetriesExceeded(key, record.retry_count, record.error)
             case Doubtful(record):
-                self._observe(Event("unknown", key, record.attempt))
+                self._observe("unknown", key, record.attempt)
                 raise OutcomeUnknown(key)
             case _:
                 assert_never(verdict)
+
+    def _granted(self, plan: Plan, granted: Granted) -> AsyncAttempt:
+        draft = granted.claim.draft
+        if granted.taken_over is not None:
+            self._observe("taken_over", draft.key, draft.attempt)
+        return AsyncAttempt(self._store, plan, draft.key, granted.claim, self._observe)
 
     async def _asked(self, plan: Plan, asking: Asking) -> Entered:
         """Ask the far side about an attempt without an answer, holding the claim meanwhile."""
@@ -130,7 +135,7 @@ class AsyncAdmission:
             answer = await _answer(plan, doubtful)
         finally:
             self.heart.end(attempt)
-        self._observe(Event("asked", doubtful.key, doubtful.attempt))
+        self._observe("asked", doubtful.key, doubtful.attempt)
         if isinstance(answer, Happened):
             return await attempt.adopt(answer.value, "the far side has it")
         if isinstance(answer, CannotTell):

@@ -14,7 +14,7 @@ from umavez.core.protocol import Claim, checkpoint, doubt, fail, renew, rerun, s
 from umavez.core.record import Settled
 from umavez.core.resolution import noted
 from umavez.errors import ClaimLost, NotStorable, OperationInProgress, StoreError, UmavezError
-from umavez.outcome import Event, Outcome, downstream_key
+from umavez.outcome import Observe, Outcome, downstream_key
 from umavez.plan import Plan, message
 from umavez.stores import AsyncStore
 
@@ -53,7 +53,7 @@ class AsyncAttempt:
         plan: Plan,
         key: Key,
         claim: Claim | None,
-        observe: Callable[[Event], None],
+        observe: Observe,
         replayed: bool = False,
         pauses: tuple[float, ...] = PAUSES,
     ) -> None:
@@ -167,7 +167,7 @@ class AsyncAttempt:
         if self.done:
             raise UmavezError(f"This attempt at {self.plan.operation} is settled already.")
         await self._write(change, self._pauses, ends=True)
-        self._observe(Event(kind, self.key, self.number, time.monotonic() - self.began_at))
+        self._observe(kind, self.key, self.number, time.monotonic() - self.began_at)
 
     async def _write(
         self, change: Callable[[Claim, str], SwapFlow[Claim]], pauses: tuple[float, ...], *, ends: bool = False
@@ -182,7 +182,7 @@ class AsyncAttempt:
                 self._claim = await self._driven(self._claim, change, f"{self._owner}/{self._writes}", pauses)
             except ClaimLost:
                 self.lost = True
-                self._observe(Event("lost", self.key, self.number))
+                self._observe("lost", self.key, self.number)
                 raise
             self.done = ends
             self.beaten_at = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, Self, TypeVar
 from umavez.admission import Admission
 from umavez.attempt import Attempt, drive
 from umavez.core.codec import Codec, JsonCodec
+from umavez.core.key import Key
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
 from umavez.core.record import Query, Record, Status
@@ -21,6 +23,7 @@ from umavez.stores import Store, open_store
 from umavez.stores.joining import driver_connection
 
 T = TypeVar("T")
+LOG = logging.getLogger("umavez")
 JOINED = {"unknown": "rerun", "heartbeat": False}
 """What joined attempts say about themselves: they commit with their effect, so nothing can be unknown."""
 
@@ -243,7 +246,7 @@ class Once:
         name = plan.key(key, scope)
         resolution = resolution_of(plan, name, answer, by, reason)
         drive(resolve(name, resolution, plan.keep_ms, STAMPS.owner(), override=override), self.store)
-        self._observe(Event("released" if resolution.settled is None else "resolved", name, 0))
+        self._observe("released" if resolution.settled is None else "resolved", name, 0)
 
     def release(
         self, operation: str, key: object, *, by: str, reason: str, scope: str | None = None, override: bool = False
@@ -277,6 +280,9 @@ class Once:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _observe(self, event: Event) -> None:
+    def _observe(self, kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
         for observer in self._observers:
-            observer(event)
+            try:
+                observer(Event(kind, key, attempt, seconds))
+            except Exception:  # a counter that fails must not fail the operation it counts
+                LOG.exception("An observer failed at %s", kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from umavez.core.key import Key
 from umavez.core.record import Record
@@ -61,6 +61,15 @@ KINDS = (
     "swept",
 )
 Observer = Callable[[Event], None]
+"""Hears every event. It runs in the caller's thread or task: it must be quick, and must not raise."""
+
+
+class Observe(Protocol):
+    """How attempts and admissions tell of an event; no Event is made when nobody listens."""
+
+    def __call__(self, kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
+        """Tell every observer."""
+        ...
 
 
 def downstream_key(key: Key, purpose: str) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from umavez.core.codec import Codec
 from umavez.core.fingerprint import fingerprint
-from umavez.core.key import Key
+from umavez.core.key import Key, prefix_of
 from umavez.core.policy import Answer, CannotTell, NotHappened, Policy, declare
 from umavez.core.protocol import Intent
 from umavez.core.record import Record, Settled
@@ -28,7 +28,7 @@ ERROR_LENGTH = 2000
 class Plan:
     """One operation's name, policy, codec and the ways to show and keep its value."""
 
-    __slots__ = ("codec", "keep_ms", "operation", "policy", "reference", "replay", "scope")
+    __slots__ = ("_prefix", "codec", "keep_ms", "operation", "policy", "reference", "replay", "scope")
 
     def __init__(
         self,
@@ -50,12 +50,15 @@ class Plan:
         self.replay = replay
         self.reference = reference
         self.keep_ms = policy.keep_ms
+        self._prefix = prefix_of(scope, operation)
 
     def key(self, value: object, scope: str | None = None) -> Key:
         """The key of one call. Integers and UUIDs are taken as their text; anything else must be text."""
         if type(value) is not str:
             value = _text(value)
-        return Key(self.scope if scope is None else scope, self.operation, value)
+        if scope is None:
+            return Key(self.scope, self.operation, value, self._prefix)
+        return Key(scope, self.operation, value)
 
     def intent(
         self, key: object, meaning: Any, process_instance: str | None, activity: str | None, scope: str | None
@@ -96,7 +99,7 @@ class Plans:
     """The plans of one engine: those declared by name, and those made on the way by run() and attempt()."""
 
     def __init__(self, scope: str, codec: Codec) -> None:
-        Key(scope, "checked", "checked")
+        prefix_of(scope, "checked")
         self._scope = scope
         self._codec = codec
         self._made: dict[object, Plan] = {}
@@ -129,7 +132,6 @@ class Plans:
         return self.declarations.get(operation) or self.of(operation, {"unknown": "hold"})
 
     def _plan(self, operation: str, options: dict[str, Any]) -> Plan:
-        Key(self._scope, operation, "checked")
         own = {name: options[name] for name in ("replay", "reference") if name in options}
         codec = options.get("codec") or self._codec
         rest = {name: value for name, value in options.items() if name not in ("codec", *own)}

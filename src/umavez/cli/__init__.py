@@ -13,10 +13,11 @@ def main() -> None:
     try:
         app = import_module("umavez.cli.app").app
     except ModuleNotFoundError as missing:
-        if missing.name not in _NEEDED:
+        name = (missing.name or "").partition(".")[0]
+        if name not in _NEEDED:
             raise
         print(
-            f"The umavez command needs {missing.name}, which is not installed; run: pip install 'umavez[cli]'",
+            f"The umavez command needs {name}, which is not installed; run: pip install 'umavez[cli]'",
             file=sys.stderr,
         )
         sys.exit(2)

@@ -29,10 +29,10 @@ def human(duration: Millis) -> str:
     if whole < 120:
         return f"{whole} s"
     if whole < 2 * 3600:
-        return f"{whole // 60} min"
+        return f"{round(whole / 60)} min"
     if whole < 2 * 86400:
-        return f"{whole // 3600} h"
-    return f"{whole // 86400} d"
+        return f"{round(whole / 3600)} h"
+    return f"{round(whole / 86400)} d"
 
 
 def written(instant: Instant | None) -> str | None:

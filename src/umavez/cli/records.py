@@ -15,7 +15,7 @@ from umavez.core.resolution import NoSuchRecord
 
 group = typer.Typer(no_args_is_help=True, help="List, show, resolve, release and sweep records.")
 
-Scope = Annotated[str, typer.Argument(help="Whose operation it is.")]
+Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="Whose operation it is.")]
 OperationName = Annotated[str, typer.Argument(metavar="OPERATION", help="What the operation is called.")]
 KeyValue = Annotated[str, typer.Argument(metavar="KEY", help="Which one. Write -- before a key that begins with -.")]
 

@@ -62,8 +62,10 @@ def resolve(
 
     \b
     Examples:
-      umavez records resolve loja charge order-42 --happened '{"id": 7}' --by ana --reason "on the bank statement"
-      umavez records resolve loja charge order-42 --not-happened --by ana --reason "the bank has nothing"
+      umavez records resolve loja charge order-42 --happened '{"id": 7}' \\
+          --by ana --reason "on the bank statement"
+      umavez records resolve loja charge order-42 --not-happened \\
+          --by ana --reason "the bank has nothing"
     """
     if (happened is None) is not not_happened:
         raise ConfigurationError("Pass either --happened JSON or --not-happened.")
@@ -154,12 +156,14 @@ def _swept(records: Store, older_than: int, batch: int, limit: int | None) -> in
 
 def _progress() -> Progress:
     """A bar on stderr that leaves nothing behind, and nothing at all where stderr is not a terminal."""
+    console = Console(stderr=True)
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f} deleted"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )

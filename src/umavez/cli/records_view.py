@@ -20,7 +20,9 @@ COLOURS = {
     Status.UNKNOWN: "bold magenta",
 }
 WIDE = 110
-"""From this width on the list also shows the process instance."""
+"""From this width on the list also shows the process instance, and longer notes."""
+NOTE_LENGTH = 26, 48
+"""Longest note in a narrow and in a wide table; `show` has the whole error."""
 
 
 def brief(record: Record) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def full(record: Record, now: Instant, *, result: bool) -> dict[str, Any]:
         "digest": record.key.digest.hex(),
         "outcome_kept": record.settled is not None,
         "result_bytes": None if body is None else len(body.encode()),
-        "evidence": _entries(record.evidence),
+        "evidence": [entry | {"at": written(entry["at"])} for entry in _entries(record.evidence)],
     }
     if result:
         shown |= {"result_data": _parsed(body), "progress": _parsed(record.progress)}
@@ -85,17 +87,19 @@ def _table(records: list[Record], now: Instant, *, with_scope: bool, wide: bool)
         table.add_column("PROCESS", overflow="fold")
     table.add_column("AGE", justify="right", no_wrap=True)
     table.add_column("TRY", justify="right", no_wrap=True)
-    table.add_column("NOTE", no_wrap=True, overflow="ellipsis", min_width=16)
+    table.add_column("NOTE", no_wrap=True)
     for record in records:
         cells = [Text(plain(record.key.operation)), Text(plain(record.key.value))]
         scope = [Text(plain(record.key.scope))] if with_scope else []
         process = [Text(plain(record.process_instance or ""))] if wide else []
-        table.add_row(_status(record, now), *scope, *cells, *process, *_tail(record, now))
+        table.add_row(_status(record, now), *scope, *cells, *process, *_tail(record, now, NOTE_LENGTH[wide]))
     return table
 
 
-def _tail(record: Record, now: Instant) -> tuple[str, str, Text]:
-    return human(now - record.created_at), str(record.attempt), note(record, now)
+def _tail(record: Record, now: Instant, longest: int) -> tuple[str, str, Text]:
+    remark = note(record, now)
+    remark.truncate(longest, overflow="ellipsis")
+    return human(now - record.created_at), str(record.attempt), remark
 
 
 def _status(record: Record, now: Instant) -> Text:
@@ -106,7 +110,7 @@ def _status(record: Record, now: Instant) -> Text:
 def note(record: Record, now: Instant) -> Text:
     """What matters about a record in few words: who holds it, why it failed, how long it is replayed."""
     if record.status is Status.UNKNOWN:
-        return Text("may have happened: resolve it", style="magenta")
+        return Text("did it happen? resolve it", style="magenta")
     if record.lapsed(now):
         since = "" if record.lease_until is None else f" for {human(now - record.lease_until)}"
         return Text(f"holder gone{since}", style="yellow")
@@ -192,8 +196,9 @@ def _timeline(record: Record, now: Instant) -> Table:
 def _events(record: Record) -> list[tuple[Instant, Text]]:
     events = [(record.created_at, Text("created"))]
     for entry in _entries(record.evidence):
-        who = f"{plain(str(entry.get('what')))} by {plain(str(entry.get('by')))}: "
-        events.append((int(entry.get("at", 0)), Text.assemble((who, "bold"), plain(str(entry.get("reason"))))))
+        who = f"{plain(str(entry.get('what', 'noted')))} by {plain(str(entry.get('by', 'somebody')))}: "
+        at = record.updated_at if entry["at"] is None else entry["at"]
+        events.append((at, Text.assemble((who, "bold"), plain(str(entry.get("reason", ""))))))
     events.append((record.updated_at, Text(f"last change, {record.status.value}")))
     return sorted(events, key=lambda event: event[0])
 
@@ -203,7 +208,14 @@ def _distance(instant: Instant, now: Instant) -> str:
 
 
 def _entries(evidence: str | None) -> list[dict[str, Any]]:
-    return [] if evidence is None else list(json.loads(evidence))
+    """The entries of the evidence. One that another program wrote in another form is shown as its words."""
+    kept = _parsed(evidence) or []
+    entries = kept if isinstance(kept, list) else [kept]
+    return [entry if _is_entry(entry) else {"at": None, "reason": str(entry)} for entry in entries]
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("at"), int)
 
 
 def _parsed(text: str | None) -> Any:

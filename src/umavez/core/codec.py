@@ -44,10 +44,12 @@ class JsonCodec:
 
     def encode(self, value: Any, key: Key) -> str:
         """The JSON text of `value`; raises NotStorable when a part of it has no form."""
-        if type(value) not in _SAME:
-            value = self._tagged(value)
+        if type(value) is int:
+            return str(value)
+        if value is None:
+            return "null"
         try:
-            text = _ENCODE(value)
+            text = _ENCODE(self._tagged(value))
             text.encode()
         except (ValueError, RecursionError) as error:
             raise NotStorable(f"The result cannot be written as JSON ({error}).") from error
@@ -55,7 +57,9 @@ class JsonCodec:
 
     def decode(self, text: str, key: Key) -> Any:
         """The value of `text`, with its types."""
-        return _DECODE(text, object_hook=self._untagged if '"$' in text else None)
+        if '"$' not in text:
+            return _SCAN(text, 0)[0]
+        return json.loads(text, object_hook=self._untagged)
 
     def _tagged(self, value: Any) -> Any:
         kind = type(value)
@@ -162,4 +166,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "$frozenset": frozenset,
 }
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_DECODE = json.loads
+_SCAN = json.JSONDecoder().scan_once
+"""The decoder's own scanner: what was encoded here has no space around it to skip."""

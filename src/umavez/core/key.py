@@ -26,11 +26,21 @@ class Key:
     value: str
     digest: bytes
 
-    def __init__(self, scope: str, operation: str, value: str) -> None:
+    def __init__(self, scope: str, operation: str, value: str, prefix: bytes | None = None) -> None:
+        """`prefix` is what `prefix_of(scope, operation)` gave, for who makes many keys of one operation."""
+        if prefix is None:
+            prefix = prefix_of(scope, operation)
+        try:
+            text = value.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise InvalidKey(_complaint("value", value)) from None
+        # Every character is at least one byte, so short texts are settled without counting characters.
+        if not 0 < len(text) <= MAX_LENGTH and (complaint := _complaint("value", value)):
+            raise InvalidKey(complaint)
         self.scope = scope
         self.operation = operation
         self.value = value
-        self.digest = _digest(scope, operation, value)
+        self.digest = sha256(prefix + text).digest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Key) and self.digest == other.digest
@@ -45,33 +55,28 @@ class Key:
         return f"{self.operation} {self.value!r} of {self.scope!r}"
 
 
-def _digest(scope: str, operation: str, value: str) -> bytes:
-    try:
-        whose, what, which = scope.encode(), operation.encode(), value.encode()
-    except (AttributeError, UnicodeEncodeError):
-        raise InvalidKey(_complaint(scope, operation, value)) from None
-    # Every character is at least one byte, so the common case is settled without counting characters.
-    if not (0 < len(which) <= MAX_LENGTH and 0 < len(whose) <= MAX_LENGTH and 0 < len(what) <= MAX_LENGTH):
-        complaint = _complaint(scope, operation, value)
-        if complaint:
+def prefix_of(scope: str, operation: str) -> bytes:
+    """What the digest of every key of `operation` in `scope` begins with. Raises InvalidKey."""
+    for part, text in (("scope", scope), ("operation", operation)):
+        if complaint := _complaint(part, text):
             raise InvalidKey(complaint)
+    whose, what = scope.encode(), operation.encode()
     # Lengths before texts: without them ("ab", "c") and ("a", "bc") would be one key.
-    return sha256(b"%d:%b%d:%b%b" % (len(whose), whose, len(what), what, which)).digest()
+    return b"%d:%b%d:%b" % (len(whose), whose, len(what), what)
 
 
-def _complaint(scope: object, operation: object, value: object) -> str:
-    for part, text in (("scope", scope), ("operation", operation), ("value", value)):
-        if not isinstance(text, str):
-            return f"The key's {part} must be text, not {type(text).__name__}; convert it with str()."
-        if not text:
-            return f"The key's {part} is empty; give the text that identifies it."
-        if len(text) > MAX_LENGTH:
-            return (
-                f"The key's {part} has {len(text)} characters and at most {MAX_LENGTH} are allowed; "
-                "shorten it or use derived_key()."
-            )
-        if any("\ud800" <= mark <= "\udfff" for mark in text):
-            return f"The key's {part} holds a lone surrogate; send well-formed Unicode text."
+def _complaint(part: str, text: object) -> str:
+    if not isinstance(text, str):
+        return f"The key's {part} must be text, not {type(text).__name__}; convert it with str()."
+    if not text:
+        return f"The key's {part} is empty; give the text that identifies it."
+    if len(text) > MAX_LENGTH:
+        return (
+            f"The key's {part} has {len(text)} characters and at most {MAX_LENGTH} are allowed; "
+            "shorten it or use derived_key()."
+        )
+    if any("\ud800" <= mark <= "\udfff" for mark in text):
+        return f"The key's {part} holds a lone surrogate; send well-formed Unicode text."
     return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -65,6 +65,8 @@ class Policy:
     mismatch: Mismatch = "reject"
     max_body: int = 1_000_000
     heartbeat: bool = True
+    lease_ms: Millis = field(init=False)
+    keep_ms: Millis = field(init=False)
 
     def __post_init__(self) -> None:
         if not callable(self.unknown) and self.unknown not in ("rerun", "hold"):
@@ -75,16 +77,9 @@ class Policy:
             raise ConfigurationError("lease must be at least 0.05 s, keep above 0 and wait not negative.")
         if self.max_retries < 0 or self.max_body < 0:
             raise ConfigurationError("max_retries and max_body must not be negative.")
-
-    @property
-    def lease_ms(self) -> Millis:
-        """The lease in milliseconds."""
-        return int(self.lease * 1000)
-
-    @property
-    def keep_ms(self) -> Millis:
-        """The time to keep an outcome, in milliseconds."""
-        return int(self.keep * 1000)
+        # Computed here, once, because every call needs them.
+        object.__setattr__(self, "lease_ms", int(self.lease * 1000))
+        object.__setattr__(self, "keep_ms", int(self.keep * 1000))
 
     @property
     def asks(self) -> bool:
@@ -98,7 +93,7 @@ class Policy:
 
 def declare(operation: str, options: dict[str, Any]) -> Policy:
     """The policy that `options` describe. Raises NotDeclared when they leave out `unknown`."""
-    known = {field.name for field in fields(Policy)}
+    known = {option.name for option in fields(Policy) if option.init}
     if strange := sorted(options.keys() - known):
         raise ConfigurationError(f"{operation}: unknown option {strange[0]!r}; known are {', '.join(sorted(known))}.")
     if options.get("unknown") is None:

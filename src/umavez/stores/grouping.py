@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from umavez.core.flow import Stale, Swap, Swapped
-from umavez.errors import StoreError, StoreUncertain
+from umavez.errors import StoreError, StoreUncertain, UmavezError
 
 Reply = Swapped | Stale
-Answer = Reply | StoreError
+Answer = Reply | UmavezError
 INTERRUPTED = "The batch that carried this write was interrupted; ask again to learn whether it stands."
 MOST = 256
 """Largest batch: beyond it a statement's own work outweighs the shared commit."""
@@ -71,18 +71,21 @@ class ThreadGroup:
     def swap(self, swap: Swap) -> Reply:
         """Carry out one swap, alone or with others. Raises StoreError."""
         with self._lock:
-            if not self._idle:
-                ticket = _Ticket(swap)
-                self._queue.append(ticket)
-                lane = None
-            else:
-                lane = self._idle.pop()
-        if lane is None:
-            return self._queued(ticket)
+            turn = self._turn(swap)
+        if isinstance(turn, _Ticket):
+            return self._queued(turn)
         try:
-            return lane.send((swap,))[0]
+            return turn.send((swap,))[0]
         finally:
-            self._pass_on(lane)
+            self._pass_on(turn)
+
+    def _turn(self, swap: Swap) -> Lane | _Ticket:
+        """A free lane, or a place in the queue."""
+        if self._idle:
+            return self._idle.pop()
+        ticket = _Ticket(swap)
+        self._queue.append(ticket)
+        return ticket
 
     def _queued(self, ticket: _Ticket) -> Reply:
         try:
@@ -264,21 +267,16 @@ def _batch_of(queue: list[Q]) -> tuple[list[Q], list[Q]]:
     return list(batch.values()), left
 
 
-def _interrupted() -> StoreUncertain:
-    """What followers are told when the one that carried their swaps was stopped midway."""
-    return StoreUncertain("The statement that carried this swap was interrupted; send the same call again.")
-
-
 def _tell(future: asyncio.Future[Reply], answer: Answer) -> None:
     if future.done():
         return
-    if isinstance(answer, StoreError):
+    if isinstance(answer, UmavezError):
         future.set_exception(answer)
     else:
         future.set_result(answer)
 
 
 def _result(answer: Answer | None) -> Reply:
-    if answer is None or isinstance(answer, StoreError):
+    if answer is None or isinstance(answer, UmavezError):
         raise answer or StoreUncertain(INTERRUPTED)
     return answer

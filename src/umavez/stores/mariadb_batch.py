@@ -51,7 +51,7 @@ class Batch:
         """The locked rows tell which changes apply: nobody else can write them before the commit."""
         digests = [swap.draft.key.digest.hex() for swap in self._changed]
         text.append(
-            f" SELECT digest, stamp, fence FROM {TABLE} FORCE INDEX (PRIMARY)"
+            f" SELECT digest, stamp, fence FROM {TABLE} FORCE INDEX (idx_idempotency_key)"
             f" WHERE digest IN ({_marks(digests)}) ORDER BY digest FOR UPDATE;"
         )
         values += digests

@@ -62,8 +62,8 @@ class Link:
         try:
             name = line.names.get(text)
             if name is None:
-                line.check(self._exchange(line, line.prepare(text)))
-                name = line.names[text]
+                name = line.prepare(text)
+                line.check(self._exchange(line))
             line.pgconn.send_query_prepared(name, encoded(values), _BINARY[: len(values)], 1)
             return line.loaded(self._exchange(line))
         except (psycopg.Error, UnicodeEncodeError) as error:
@@ -74,9 +74,10 @@ class Link:
             self.close()
             raise
 
-    def _exchange(self, line: _Line[Connection[Any]], _sent: None = None) -> list[PGresult]:
+    def _exchange(self, line: _Line[Connection[Any]]) -> list[PGresult]:
         """Everything the server answers, until it is ready again: only then is the statement committed."""
-        pgconn, results = line.pgconn, []
+        pgconn = line.pgconn
+        results: list[PGresult] = []
         while pgconn.flush():
             select.select([], [pgconn.socket], [], 0.1)
         while True:
@@ -127,9 +128,7 @@ class AsyncLink:
                 raise
             return await self._again(text, values, key, uncertain)
 
-    async def _again(
-        self, text: str, values: Sequence[Any], key: Key | None, uncertain: StoreUncertain
-    ) -> list[Row]:
+    async def _again(self, text: str, values: Sequence[Any], key: Key | None, uncertain: StoreUncertain) -> list[Row]:
         try:
             return await self._run(text, values, key)
         except StoreError:
@@ -140,8 +139,8 @@ class AsyncLink:
         try:
             name = line.names.get(text)
             if name is None:
-                line.check(await self._exchange(line, line.prepare(text)))
-                name = line.names[text]
+                name = line.prepare(text)
+                line.check(await self._exchange(line))
             line.pgconn.send_query_prepared(name, encoded(values), _BINARY[: len(values)], 1)
             return line.loaded(await self._exchange(line))
         except (psycopg.Error, UnicodeEncodeError) as error:
@@ -152,9 +151,10 @@ class AsyncLink:
             await self.close()
             raise
 
-    async def _exchange(self, line: _Line[AsyncConnection[Any]], _sent: None = None) -> list[PGresult]:
+    async def _exchange(self, line: _Line[AsyncConnection[Any]]) -> list[PGresult]:
         """See Link._exchange."""
-        loop, pgconn, results = asyncio.get_running_loop(), line.pgconn, []
+        loop, pgconn = asyncio.get_running_loop(), line.pgconn
+        results: list[PGresult] = []
         while pgconn.flush():
             await _event(loop.add_writer, loop.remove_writer, pgconn.socket)
         while True:
@@ -210,11 +210,12 @@ class _Line(Generic[C]):
         self.names: dict[str, bytes] = {}
         self._transformer = Transformer(connection)
 
-    def prepare(self, text: str) -> None:
-        """Send the statement to be prepared."""
+    def prepare(self, text: str) -> bytes:
+        """Send the statement to be prepared; returns its name."""
         name = b"umavez_%d" % len(self.names)
         self.pgconn.send_prepare(name, text.encode())
         self.names[text] = name
+        return name
 
     def check(self, results: list[PGresult]) -> PGresult:
         """The last result. Raises psycopg.Error when the server refused, or failed to commit."""

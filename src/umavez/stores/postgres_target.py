@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
@@ -64,4 +64,5 @@ def target_of(url: str) -> Target:
     options = " ".join([*(f"-c {name}={value}" for name, value in _SETTINGS.items()), str(given.get("options", ""))])
     # UTF-8 whatever PGCLIENTENCODING says: columns are packed as UTF-8.
     fixed = {"options": options.strip(), "client_encoding": "utf8"}
-    return Target(make_conninfo(**{**_DEFAULTS, **given, **fixed}), int(lanes))
+    chosen: dict[str, Any] = {**_DEFAULTS, **given, **fixed}
+    return Target(make_conninfo("", **chosen), int(lanes))

@@ -80,7 +80,7 @@ class Dialogues:
         """What stands under `key`: a swap that expects what no stamp can be."""
         words = ("EVALSHA", SWAP.sha, 1, f"{self._prefix}:{key.digest.hex()}", "?", self._clock.offset)
         reply = yield from self._run(SWAP, words)
-        return Seen(_current(reply[0], key), reply[1])
+        return Seen(self._current(reply[0], key), reply[1])
 
     def swap(self, expected: str | None, draft: Draft) -> Dialogue[Swapped | Stale]:
         """See Store.swap."""
@@ -103,7 +103,7 @@ class Dialogues:
         )
         reply = yield from self._run(SWAP, words)
         if len(reply) == 2:
-            return Stale(_current(reply[0], key), reply[1])
+            return Stale(self._current(reply[0], key), reply[1])
         if reply[2] != stamp:
             raise ForeignReply
         return Swapped(reply[0], reply[1])
@@ -175,6 +175,19 @@ class Dialogues:
             reply = yield command
         return self._checked(reply)
 
+    def _current(self, value: bytes | None, key: Key) -> Record | None:
+        if value is None:
+            return None
+        try:
+            record = record_of(value, key)
+        except (LookupError, TypeError, ValueError) as error:
+            raise StoreUnavailable(
+                f"A value under {self._prefix} in Redis at {self._where} is no record; use another prefix."
+            ) from error
+        if record is None:
+            raise ForeignReply
+        return record
+
     def _checked(self, reply: Any) -> Any:
         if isinstance(reply, ReplyError):
             raise self._complaint(reply) from reply
@@ -186,24 +199,11 @@ class Dialogues:
             return StoreUnavailable(
                 f"Redis at {self._where} is out of memory and wrote nothing; raise maxmemory or sweep."
             )
-        if code == "UMAVEZ":
-            return StoreUnavailable(
-                f"A value under {self._prefix} in Redis at {self._where} is no record; use another prefix."
-            )
         if code in REFUSALS:
             return StoreUnavailable(
                 f"Redis at {self._where} refused the command ({code}) and wrote nothing; try again."
             )
         return StoreUncertain(f"Redis at {self._where} failed midway ({code}), so the write may stand; look again.")
-
-
-def _current(value: bytes | None, key: Key) -> Record | None:
-    if value is None:
-        return None
-    record = record_of(value, key)
-    if record is None:
-        raise ForeignReply
-    return record
 
 
 def _version(info: str) -> str:

@@ -18,6 +18,9 @@ from umavez.stores.redis_address import Address
 from umavez.stores.redis_greeting import admit, greeting
 from umavez.stores.redis_pipe import uncertain, unreachable
 
+FLIGHT = 8
+"""Commands in one write. More would leave the server idle while tasks run, and tasks idle while it answers."""
+
 
 class Link(asyncio.Protocol):
     """Carries packed commands until it is `closed`; then a new one must be opened."""
@@ -44,8 +47,8 @@ class Link(asyncio.Protocol):
         lone = self._lone and not self._waiting
         self._waiting.append(reply)
         self._unsent.append(command)
-        if lone:
-            # Nobody to share a write with: waiting for the end of the turn would only cost time.
+        if lone or len(self._unsent) >= FLIGHT:
+            # Nobody to share a write with, or enough for the server to begin while the other tasks go on.
             self._flush()
         elif len(self._unsent) == 1:
             self.loop.call_soon(self._flush)

@@ -52,14 +52,15 @@ def rest_of(draft: Draft) -> bytes:
         key.value,
     )
     joined = ",".join(["null" if text is None else _encode(text) for text in texts])
-    return f"{draft.attempt},{joined}]".encode("utf-8", "surrogatepass")
+    kept = "false" if settled is None else "true"
+    return f"{draft.attempt},{kept},{joined}]".encode("utf-8", "surrogatepass")
 
 
 def record_of(value: bytes, key: Key | None = None) -> Record | None:
     """The record in `value`, bearing `key` if given; None if it is the record of another key."""
     fields = _decode(value.decode("utf-8", "surrogatepass"))
     fence, created, updated, lease, expires, stamp, name, instance = fields[:8]
-    attempt, fingerprint, activity, body, error, progress, evidence, scope, operation, text = fields[8:]
+    attempt, kept, fingerprint, activity, body, error, progress, evidence, scope, operation, text = fields[8:]
     if key is None:
         key = Key(scope, operation, text)
     elif key.value != text or key.operation != operation or key.scope != scope:
@@ -78,7 +79,7 @@ def record_of(value: bytes, key: Key | None = None) -> Record | None:
         fingerprint,
         instance,
         activity,
-        None if body is None else Settled(status is Status.SUCCESS, body),
+        Settled(status is Status.SUCCESS, body) if kept else None,
         error,
         progress,
         evidence,

@@ -2,11 +2,8 @@
 
 A schedule is one seed: which worker goes next, who dies where, which answer is lost, which swap arrives twice
 or late, when time jumps and when the store is swept. `explore` runs the protocol of this package through as
-many schedules as asked for and judges each by its history. A failure names its seed; `Schedule(seed).run()`
-repeats it.
-
-The far side keeps a ledger without unique constraint. It refuses a fence below one it has seen, and that is
-all it does for us.
+many schedules as it is given seeds and judges each by its history. A failure names its seed, and
+`Schedule(seed).run()` repeats it.
 """
 
 from __future__ import annotations
@@ -14,194 +11,182 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from umavez.clock import Clock
-from umavez.core.flow import Swap, Swapped
+from umavez.core.flow import Swap
 from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.protocol import Intent
-from umavez.core.record import Status
 from umavez.errors import StoreUncertain
 from umavez.stores import Store
 from umavez.stores.memory import MemoryStore
 from umavez.testing.clock import ManualClock
 from umavez.testing.history import Answer, History, Violation
-from umavez.testing.worker import Effect, FarSide, Work, answered, work
+from umavez.testing.worker import Caller, Effect, FarSide, Work
 
 KEEP = 60.0
+RETRIES = 1
 POLICIES = (
-    Policy("rerun", lease=10, keep=KEEP, max_retries=1),
-    Policy("hold", lease=10, keep=KEEP, max_retries=1),
-    Policy(lambda: None, lease=10, keep=KEEP, max_retries=1),
+    Policy("rerun", lease=10, keep=KEEP, max_retries=RETRIES),
+    Policy("hold", lease=10, keep=KEEP, max_retries=RETRIES),
+    Policy(lambda: None, lease=10, keep=KEEP, max_retries=RETRIES),
 )
-SCOPES = ("one", "two")
-MOST_STEPS = 400
-"""No schedule takes so many; one that does is a worker that never ends."""
+KEYS = (Key("one", "charge", "42"), Key("two", "charge", "42"))
+MOST_STEPS = 500
+"""No schedule takes so many; one that does holds a worker that never ends."""
+MOST_WORKERS = 9
+UNENDED = frozenset(("busy", "lost", "uncertain"))
 
 
 class ScheduleFailed(AssertionError):
     """A schedule broke an invariant; `seed` repeats it."""
 
     def __init__(self, seed: int, violation: Violation) -> None:
-        super().__init__(f"schedule {seed}: {violation}")
+        super().__init__(f"schedule {seed} breaks {violation}")
         self.seed = seed
         self.violation = violation
 
 
-@dataclass(slots=True)
 class Worker:
-    """One caller: its work, and the reply it waits to be sent (None: not begun)."""
+    """A caller under way: its steps, and the command it waits to have carried out (None: not begun)."""
 
-    name: str
-    steps: Work
-    command: Swap | Effect | None = None
-    alive: bool = True
+    __slots__ = ("command", "steps")
+
+    def __init__(self, caller: Caller) -> None:
+        self.steps: Work = caller.work()
+        self.command: Swap | Effect | None = None
 
 
-@dataclass(slots=True)
 class Schedule:
-    """One seeded run: `run` raises Violation when an invariant breaks; `seen` counts the rare paths it took."""
+    """One seeded run. `seen` counts the rare paths that it took."""
 
-    seed: int
-    store_of: Callable[[Clock], Store] = MemoryStore
-    seen: Counter[str] = field(default_factory=Counter)
-    clock: ManualClock = field(init=False)
-    store: Store = field(init=False)
-    history: History = field(init=False)
-    far_side: FarSide = field(init=False)
-    chance: random.Random = field(init=False)
-    late: list[Swap] = field(default_factory=list)
-    workers: list[Worker] = field(default_factory=list)
-    policy: Policy = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
+    def __init__(
+        self, seed: int, store_of: Callable[[Clock], Store] = MemoryStore, seen: Counter[str] | None = None
+    ) -> None:
+        self.seen: Counter[str] = Counter() if seen is None else seen
+        self.chance = random.Random(seed)
         self.clock = ManualClock()
-        self.store = self.store_of(self.clock)
+        self.store = store_of(self.clock)
         self.policy = self.chance.choice(POLICIES)
         self.history = History(self.policy, self.clock)
-        self.far_side = FarSide(self.history, fenced=not self.policy.reruns())
+        self.far_side = FarSide(self.history, self.chance, fenced=not self.policy.reruns())
+        self.begun = 0
+        self.living: list[Worker] = []
+        self.late: list[Swap] = []
 
     def run(self) -> None:
-        """Let workers loose on few keys, with faults; then let the faults stop and everything come to its end."""
-        for number in range(self.chance.randint(2, 5)):
-            self.workers.append(self._worker(f"w{number}"))
+        """Let workers loose on two keys, with faults; then stop the faults. Raises Violation."""
+        for _ in range(self.chance.randint(2, 4)):
+            self._begin()
         for _ in range(MOST_STEPS):
-            living = [worker for worker in self.workers if worker.alive]
-            if not living:
-                break
-            self._disturb()
-            self._step(self.chance.choice(living))
-        else:
-            raise Violation("I7", "a worker never ends")
-        self._come_to_rest()
-        self.history.check()
+            if not self.living:
+                self._come_to_rest()
+                return
+            self._disturb(self.chance.random())
+            self._step(self.chance.choice(self.living), self.chance.random())
+        raise Violation("I7", "a worker never ends")
 
-    def _worker(self, name: str) -> Worker:
-        scope = SCOPES[self.chance.random() < 0.2]
+    def _begin(self) -> None:
+        self.begun += 1
         meaning = "1:other" if self.chance.random() < 0.15 else "1:same"
-        return self._caller(name, Intent(Key(scope, "charge", "42"), meaning))
+        key = KEYS[self.chance.random() < 0.2]
+        ending = self.chance.random()
+        manner = "fails" if ending < 0.15 else "refuses" if ending < 0.25 else "succeeds"
+        beats = self.chance.choice((0, 0, 1, 2))
+        self.living.append(Worker(Caller(f"w{self.begun}", Intent(key, meaning), self.policy, beats, manner)))
 
-    def _caller(self, name: str, intent: Intent) -> Worker:
-        beats = self.chance.choice((0, 0, 0, 1, 2))
-        ends = self.chance.random()
-        manner = "fails" if ends < 0.15 else "refuses" if ends < 0.25 else "succeeds"
-        return Worker(name, work(name, intent, self.policy, self.history, self.far_side, beats, manner))
-
-    def _disturb(self) -> None:
-        """Between two steps: time may jump, the sweeper may come, a late swap may arrive, a caller may come back."""
-        luck = self.chance.random()
+    def _disturb(self, luck: float) -> None:
+        """Between two steps time may jump, the sweeper come, a late swap arrive or a new caller come."""
         if luck < 0.12:
             self.clock.advance(self.chance.choice((1.0, 11.0, 11.0, KEEP + 1)))
-        elif luck < 0.18:
-            running = self.history.running()
-            swept = self.store.sweep(10)
-            self.seen["swept"] += swept
-            self.seen["sweep during claim"] += bool(running)
-        elif luck < 0.22 and self.late:
-            late = self.late.pop(self.chance.randrange(len(self.late)))
-            self.store.swap(late.expected, late.draft)
+        elif luck < 0.20:
+            self.seen["sweep during claim"] += self.history.running()
+            self.seen["swept"] += self.store.sweep(10)
+        elif luck < 0.24 and self.late:
             self.seen["late swap"] += 1
-        elif luck < 0.30 and len(self.workers) < 9:
-            self.workers.append(self._worker(f"w{len(self.workers)}"))
+            self._swap(self.late.pop(self.chance.randrange(len(self.late))))
+        elif luck < 0.34 and self.begun < MOST_WORKERS:
+            self._begin()
 
-    def _step(self, worker: Worker) -> None:
-        """Let one worker carry out its command; some die before, some after, some never hear the answer."""
+    def _step(self, worker: Worker, luck: float) -> None:
+        """Carry out one worker's command; some die before it, some after it, some never hear the answer."""
+        if luck < 0.05:
+            self._die(worker)
+            return
         try:
             if worker.command is None:
                 worker.command = next(worker.steps)
                 return
-            luck = self.chance.random()
-            if luck < 0.05:
-                self._die(worker)
-                return
-            reply = self._carried_out(worker)
+            reply = self._carry_out(worker.command)
             if luck < 0.09:
                 self._die(worker)
-            elif luck < 0.14 and isinstance(worker.command, Swap):
+            elif luck < 0.15 and isinstance(worker.command, Swap):
                 self.seen["lost answer"] += 1
-                worker.command = worker.steps.throw(StoreUncertain("lost"))
+                worker.command = worker.steps.throw(StoreUncertain("The answer was lost."))
             else:
                 worker.command = worker.steps.send(reply)
         except StopIteration as end:
-            worker.alive = False
-            self._hear(worker, end.value)
+            self.living.remove(worker)
+            self._hear(end.value)
 
-    def _carried_out(self, worker: Worker) -> object:
-        command = worker.command
+    def _die(self, worker: Worker) -> None:
+        self.seen["death"] += 1
+        self.living.remove(worker)
+        worker.steps.close()
+        if isinstance(worker.command, Swap) and self.chance.random() < 0.3:
+            # Its last words are still on the way.
+            self.late.append(worker.command)
+
+    def _carry_out(self, command: Swap | Effect) -> object:
         if isinstance(command, Effect):
             return self.far_side.carry_out(command)
-        assert command is not None
-        reply = self.store.swap(command.expected, command.draft)
-        self.history.swapped(worker.name, command, reply)
+        reply = self._swap(command)
         luck = self.chance.random()
         if luck < 0.06:
             self.seen["repeated swap"] += 1
-            return self.store.swap(command.expected, command.draft)
-        if luck < 0.12:
+            return self._swap(command)
+        if luck < 0.10:
             self.late.append(command)
         return reply
 
-    def _die(self, worker: Worker) -> None:
-        worker.alive = False
-        worker.steps.close()
-        self.seen["death"] += 1
+    def _swap(self, swap: Swap) -> object:
+        reply = self.store.swap(swap.expected, swap.draft)
+        self.history.swapped(swap, reply)
+        return reply
 
-    def _hear(self, worker: Worker, answer: Answer) -> None:
+    def _hear(self, answer: Answer) -> None:
         self.seen[answer.kind] += 1
         self.seen["taken over"] += answer.took_over
         self.history.hear(answer)
 
     def _come_to_rest(self) -> None:
-        """Faults have stopped. After one lease every key must be settled, used up or in a human's hands."""
-        self.late.clear()
-        for scope in SCOPES:
-            intent = Intent(Key(scope, "charge", "42"), self.history.meaning_of(Key(scope, "charge", "42")))
-            for number in range(3):
+        """Faults have stopped: after a lease each key must be settled, used up or in a human's hands."""
+        for key in KEYS:
+            current = self.store.read(key).current
+            intent = Intent(key, "1:same" if current is None else current.fingerprint)
+            for number in range(2):
                 self.clock.advance(11)
-                caller = work(f"{scope}-last{number}", intent, self.policy, self.history, self.far_side, 0, "succeeds")
-                answer = self._undisturbed(Worker(f"{scope}-last{number}", caller))
-                if answer.kind in {"busy", "lost", "uncertain"}:
-                    raise Violation("I7", f"{intent.key} is {answer.kind} though its lease is over")
+                caller = Caller(f"{key.scope}-last{number}", intent, self.policy, 0, "succeeds")
+                answer = self._undisturbed(caller.work())
+                if answer.kind in UNENDED:
+                    raise Violation("I7", f"{key} is {answer.kind} though no lease is left")
 
-    def _undisturbed(self, worker: Worker) -> Answer:
-        command: Swap | Effect = next(worker.steps)
+    def _undisturbed(self, steps: Work) -> Answer:
         try:
+            command = next(steps)
             while True:
                 if isinstance(command, Effect):
-                    command = worker.steps.send(self.far_side.carry_out(command))
-                    continue
-                reply = self.store.swap(command.expected, command.draft)
-                self.history.swapped(worker.name, command, reply)
-                command = worker.steps.send(reply)
+                    command = steps.send(self.far_side.carry_out(command))
+                else:
+                    command = steps.send(self._swap(command))
         except StopIteration as end:
-            self._hear(worker, end.value)
-            return answered(end.value)
+            answer: Answer = end.value
+            self._hear(answer)
+            return answer
 
 
 def explore(seeds: Iterable[int], store_of: Callable[[Clock], Store] = MemoryStore) -> Counter[str]:
-    """Run one schedule for each seed; returns how often each rare path was taken. Raises ScheduleFailed."""
+    """Run one schedule for each seed; returns how often each path was taken. Raises ScheduleFailed."""
     seen: Counter[str] = Counter()
     for seed in seeds:
         try:
@@ -209,6 +194,3 @@ def explore(seeds: Iterable[int], store_of: Callable[[Clock], Store] = MemorySto
         except Violation as violation:
             raise ScheduleFailed(seed, violation) from violation
     return seen
-
-
-__all__ = ["Schedule", "ScheduleFailed", "Status", "Swapped", "explore"]

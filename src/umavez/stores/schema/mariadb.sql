@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS idempotency_records (
     error_message       LONGTEXT     NULL,
     progress            LONGTEXT     NULL,
     evidence            LONGTEXT     NULL,
-    PRIMARY KEY (digest),
+    UNIQUE INDEX idx_idempotency_key (digest),  -- NOT NULL and first of its kind: InnoDB clusters the table by it
     INDEX idx_process_instance (process_instance_id),
     INDEX idx_created_at (created_at),
     INDEX idx_expires_at (expires_at)

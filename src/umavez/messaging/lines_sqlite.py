@@ -1,0 +1,73 @@
+"""Lines to SQLite: one thread, because writers of one process only fight for the lock."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from umavez.errors import SchemaOutdated, StoreError, StoreUnavailable
+from umavez.messaging.database import Line
+from umavez.sql import Row, Sql
+from umavez.stores.sqlite import BUSY_SECONDS, JOURNALS, parsed, refuse_unsafe_journal
+
+
+def opener(url: str) -> Callable[[], Awaitable[Line]]:
+    """Opens lines to the file of `url`.
+
+    Raises ConfigurationError for a WAL file on an SQLite that two writers can damage: who appends to the outbox
+    writes beside the relay, so such a file needs `?journal=delete`.
+    """
+    path, journal = parsed(url)
+
+    def connected() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        mode = connection.execute(f"PRAGMA journal_mode = {JOURNALS[journal]}").fetchone()[0]
+        connection.execute("PRAGMA synchronous = FULL")
+        refuse_unsafe_journal(mode)
+        return connection
+
+    async def opened() -> Line:
+        thread = ThreadPoolExecutor(1, thread_name_prefix="umavez-messages")
+        try:
+            connection = await asyncio.get_running_loop().run_in_executor(thread, connected)
+        except BaseException:
+            thread.shutdown(wait=False)
+            raise
+        sql = ThreadSql(connection, thread)
+        return Line(sql, sql.close)
+
+    return opened
+
+
+class ThreadSql:
+    """Runs statements of an sqlite3 connection in its thread."""
+
+    def __init__(self, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+        self._connection = connection
+        self._sql = Sql(connection)
+        self._thread = thread
+
+    async def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Execute and fetch every row."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._sql.rows, text, values)
+
+    async def count(self, text: str, values: Sequence[Any] = ()) -> int:
+        """Execute; how many rows were written."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._sql.count, text, values)
+
+    async def close(self) -> None:
+        """Close the file once the statement under way, if any, has ended; an open transaction is rolled back."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
+        self._thread.shutdown(wait=False)
+
+
+def meaning(error: Exception) -> StoreError | None:
+    """What a driver's error says; None for an error of somebody else."""
+    if not isinstance(error, sqlite3.Error):
+        return None
+    if "no such table" in str(error):
+        return SchemaOutdated("The tables of messaging are missing; run: umavez outbox migrate --store URL.")
+    return StoreUnavailable(f"SQLite did not take it ({error}); nothing was written, try again.")

@@ -1,0 +1,4 @@
+"""Which tables this version of messaging works with."""
+
+PACKAGE = "umavez.messaging"
+VERSION = 1

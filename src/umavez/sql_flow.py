@@ -1,0 +1,132 @@
+"""Flows of SQL statements: decided once, without I/O, and carried out on a sync or an awaited connection.
+
+A flow yields `Ask` (answered with rows) and `Write` (answered with a count) and returns its result. `Sql` and
+`AsyncSql` carry flows out; neither begins nor ends the caller's transaction, except where SQLite needs a BEGIN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from umavez.errors import ConfigurationError, SchemaOutdated
+from umavez.sql import AsyncSql, Dialect, Row, Sql
+
+T = TypeVar("T")
+IN_TRANSACTION = 1
+"""The bit of MariaDB's status that says a transaction is open."""
+
+MIGRATING = 0x756D6176657A
+"""Processes that migrate a PostgreSQL database at the same moment queue at this advisory lock."""
+
+_NOW = {
+    Dialect.SQLITE: "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    Dialect.POSTGRES: "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
+    Dialect.MARIADB: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
+}
+
+
+class Ask(NamedTuple):
+    """A statement that is answered with its rows."""
+
+    text: str
+    values: Sequence[Any] = ()
+
+
+class Write(NamedTuple):
+    """A statement that is answered with how many rows it wrote."""
+
+    text: str
+    values: Sequence[Any] = ()
+
+
+SqlFlow = Generator[Ask | Write, Any, T]
+
+
+class Runner(Protocol):
+    """What carries out awaited statements: AsyncSql, or one that works in a thread."""
+
+    async def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Execute and fetch."""
+        ...
+
+    async def count(self, text: str, values: Sequence[Any] = ()) -> int:
+        """Execute and count."""
+        ...
+
+
+def now_at(dialect: Dialect, offset: int = 0) -> str:
+    """The database's own time in milliseconds, as an expression; `offset` lets tests step ahead."""
+    return f"({_NOW[dialect]} + {int(offset)})" if offset else _NOW[dialect]
+
+
+def carry(flow: SqlFlow[T], sql: Sql) -> T:
+    """Carry out a flow on `sql`; returns what the flow returns."""
+    try:
+        step = next(flow)
+        while True:
+            run = sql.rows if type(step) is Ask else sql.count
+            step = flow.send(run(step.text, step.values))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+async def carry_async(flow: SqlFlow[T], sql: Runner) -> T:
+    """Carry out a flow on `sql`, awaited; returns what the flow returns."""
+    try:
+        step = next(flow)
+        while True:
+            run = sql.rows if type(step) is Ask else sql.count
+            step = flow.send(await run(step.text, step.values))  # type: ignore[operator]  # rows or count, by the step
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+def joining(sql: Sql | AsyncSql) -> SqlFlow[None]:
+    """Make sure that a transaction is open, so that what follows can be rolled back with the caller's work.
+
+    Raises ConfigurationError for a connection in autocommit mode without one. SQLite's is begun if it was not:
+    IMMEDIATE, because a transaction that reads first and writes later can be refused without waiting.
+    """
+    connection = sql.connection
+    if sql.dialect is Dialect.SQLITE:
+        if not connection.in_transaction:
+            yield Write("BEGIN IMMEDIATE")
+        return
+    if not _would_roll_back(connection, sql.dialect):
+        raise ConfigurationError(
+            "The connection is in autocommit mode with no open transaction; begin one, so that this can be rolled back."
+        )
+
+
+def _would_roll_back(connection: Any, dialect: Dialect) -> bool:
+    if dialect is Dialect.POSTGRES:
+        return not connection.autocommit or connection.info.transaction_status != 0
+    return not connection.get_autocommit() or bool(connection.server_status & IN_TRANSACTION)
+
+
+def migration(package: str, name: str, newest: int, dialect: Dialect) -> SqlFlow[str]:
+    """Create or upgrade the tables that `package`'s schema folder describes; safe to repeat.
+
+    Raises SchemaOutdated where a newer umavez made them.
+    """
+    if dialect is Dialect.POSTGRES:
+        yield Ask("SELECT pg_advisory_xact_lock(?)", (MIGRATING,))
+    for statement in _statements(package, dialect):
+        yield Write(statement)
+    rows = yield Ask("SELECT value FROM umavez_meta WHERE name = ?", (name,))
+    version = int(rows[0][0])
+    if version > newest:
+        raise SchemaOutdated(
+            f"The tables of {name} are at version {version} and this umavez knows {newest}; upgrade umavez."
+        )
+    return f"The tables of {name} are at version {version}."
+
+
+def _statements(package: str, dialect: Dialect) -> list[str]:
+    text = files(package).joinpath(f"schema/{dialect.name.lower()}.sql").read_text("utf-8")
+    return [part.strip() for part in re.sub(r"--[^\n]*", "", text).split(";") if part.strip()]

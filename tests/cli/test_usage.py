@@ -1,0 +1,94 @@
+"""What the command line says about wrong input, and what it never says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Command
+
+DECISION = ("--by", "ana", "--reason", "why")
+RECORD = ("loja", "charge", "1", "--store", "memory:")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("records", "list"), "No store is named; pass --store URL or set UMAVEZ_STORE."),
+        (("migrate", "--store", "nope://x"), "is not a store"),
+        (("records", "resolve", *RECORD, *DECISION), "Pass either --happened JSON or --not-happened."),
+        (("records", "resolve", *RECORD, *DECISION, "--happened", "1", "--not-happened"), "Pass either"),
+        (("records", "resolve", *RECORD, *DECISION, "--happened", "ok"), "--happened is not JSON"),
+        (("records", "resolve", *RECORD, *DECISION, "--happened", '{"$decimal": "x"}'), "--happened is not JSON"),
+        (("records", "release", *RECORD, "--by", " ", "--reason", "why"), "must not be empty"),
+        (("records", "show", "loja", "charge", "", "--store", "memory:"), "The key's value is empty"),
+        (("records", "show", "loja", "charge", "k" * 256, "--store", "memory:"), "at most 255"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(command: Command, words: tuple[str, ...], sentence: str) -> None:
+    answer = command(*words, code=2)
+    assert answer.stdout == ""
+    assert sentence in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [("release",), ("resolve", "--not-happened")])
+def test_who_decides_is_never_assumed(command: Command, words: tuple[str, ...]) -> None:
+    verb, *options = words
+    answer = command("records", verb, *RECORD, *options, "--reason", "why", code=2)
+    assert "--by" in answer.stderr
+
+
+@pytest.mark.parametrize("text", ["5", "5 weeks", "", "-3d", "h"])
+def test_a_duration_without_a_unit_is_refused(command: Command, text: str) -> None:
+    answer = command("records", "list", "--store", "memory:", "--older-than", text, code=2)
+    assert "is not a duration" in answer.stderr
+
+
+def test_an_empty_list_says_so(command: Command) -> None:
+    assert command("records", "list", "--store", "memory:").stdout == "No records match.\n"
+
+
+def test_migrate_prints_the_stores_sentence(command: Command, store_url: str) -> None:
+    answer = command("migrate", "--store", store_url).stdout
+    assert answer.endswith(".\n")
+    assert command("migrate", "--store", store_url).exit_code == 0
+
+
+def test_the_environment_names_the_store(command: Command, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMAVEZ_STORE", sqlite_url)
+    assert "a file.db" in command("migrate").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("doctor",),
+        ("migrate",),
+        ("records", "list"),
+        ("records", "show"),
+        ("records", "resolve"),
+        ("records", "release"),
+        ("records", "sweep"),
+    ],
+)
+def test_every_command_has_an_example(command: Command, words: tuple[str, ...]) -> None:
+    text = command(*words, "--help").stdout
+    assert "Example" in text
+    assert f"umavez {' '.join(words)}".strip() in text
+
+
+def test_a_password_is_never_printed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in (
+        "postgresql://ana:s3cret@127.0.0.1:1/x",
+        "postgresql://ana@127.0.0.1:1/x?password=s3cret",
+        "postgresql://ana:s3cret/x@127.0.0.1:1/x",
+        "mariadb://ana:s3cret@127.0.0.1:1/x",
+        "redis://:s3cret@127.0.0.1:1/0",
+        "redis://:s3cret@127.0.0.1:1/x",
+        "nope://ana:s3cret@host",
+    ):
+        monkeypatch.setenv("UMAVEZ_STORE", url)
+        for words in (("doctor", "--store", url), ("doctor", "--store", url, "--json")):
+            answer = command(*words, code=2)
+            assert "s3cret" not in answer.stdout + answer.stderr, url

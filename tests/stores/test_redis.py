@@ -1,0 +1,282 @@
+"""What only the Redis store has: scripts, indexes, TTLs and counted commands."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tests.stores.redis_drafts import claim, done, opened
+from umavez.clock import Clock
+from umavez.core.flow import Stale, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Query, Settled, Status
+from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"t{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["sync", "async"])
+def store(request: pytest.FixtureRequest, redis_url: str, prefix: str, clock: Clock) -> Iterator[Any]:
+    with opened(request.param, f"{redis_url}?prefix={prefix}", clock) as opened_store:
+        yield opened_store
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url, decode_responses=True) as opened_client:
+        yield opened_client
+
+
+def key_of(prefix: str, value: str) -> str:
+    return f"{{{prefix}}}:{Key('shop', 'charge', value).digest.hex()}"
+
+
+def entries(client: redis.Redis, prefix: str, index: str) -> list[str]:
+    return list(client.zrange(f"{{{prefix}}}:{index}", 0, -1))
+
+
+def test_a_record_comes_back_as_it_was_written(store: Any) -> None:
+    texts = ['"', '\\"', "\\", "a,b\n", "\0", "é€😀", "\ud800", "", "null", "}{%d"]
+    for number, text in enumerate(texts):
+        draft = claim(f"k{number}", f"s{number}", process_instance=text, activity=text, fingerprint=text)
+        swapped = store.swap(None, draft)
+        final = done(draft, f'"{text}"', body=text)._replace(error=text, progress=text, evidence=text)
+        assert store.swap(f"s{number}", final) == Swapped(swapped.fence, store.read(draft.key).current.updated_at)
+        record = store.read(draft.key).current
+        assert record.key is draft.key
+        assert record.stamp == f'"{text}"'
+        assert record.settled == Settled(True, text)
+        written = (record.process_instance, record.activity, record.fingerprint, record.error)
+        assert (*written, record.progress, record.evidence) == (text,) * 6
+        assert store.find(Query(process_instance=text)) == [record]
+
+
+def test_a_failure_without_outcome_is_not_a_refusal(store: Any) -> None:
+    draft = claim("k", "s")
+    store.swap(None, draft)
+    store.swap("s", draft._replace(stamp="t", claims=False, status=Status.FAILED, lease=None, keep=1, error="no"))
+    assert store.read(draft.key).current.settled is None
+    store.swap("t", draft._replace(stamp="u", status=Status.FAILED, lease=None, settled=Settled(False, "")))
+    assert store.read(draft.key).current.settled == Settled(False, "")
+
+
+def test_only_a_record_that_may_be_swept_has_a_ttl_and_it_ends_a_day_after_expiry(
+    store: Any, client: redis.Redis, prefix: str
+) -> None:
+    draft = claim("k", "s")
+    key = key_of(prefix, "k")
+    store.swap(None, draft)
+    assert client.pttl(key) == -1
+    store.swap("s", done(draft, "t", keep=5000))
+    record = store.read(draft.key).current
+    assert client.pexpiretime(key) == record.expires_at + DAY
+    store.swap("t", draft._replace(stamp="u", status=Status.UNKNOWN, claims=False, lease=None))
+    assert client.pttl(key) == -1
+    assert store.read(draft.key).current.expires_at is None
+
+
+def test_the_ttl_follows_the_real_clock_when_a_test_moves_its_own(
+    store: Any, client: redis.Redis, prefix: str, clock: Clock
+) -> None:
+    clock.offset = -10 * DAY
+    draft = claim("k", "s")
+    store.swap(None, draft)
+    store.swap("s", done(draft, "t", keep=5000))
+    assert client.pttl(key_of(prefix, "k")) > DAY
+
+
+def test_a_forgotten_script_is_loaded_again(store: Any, client: redis.Redis) -> None:
+    draft = claim("k", "s")
+    client.script_flush()
+    assert isinstance(store.swap(None, draft), Swapped)
+    client.script_flush()
+    assert store.find(Query(status=Status.PENDING))[0].key == draft.key
+    client.script_flush()
+    assert store.sweep(10) == 0
+
+
+def test_an_expired_record_still_stands_until_it_is_swept(store: Any, clock: Clock) -> None:
+    draft = claim("k", "s", process_instance="p")
+    store.swap(None, draft)
+    store.swap("s", done(draft, "t", keep=20_000))
+    clock.offset = 5000
+    assert store.sweep(10) == 0
+    clock.offset = 60_000
+    assert store.sweep(10, 120_000) == 0
+    seen = store.read(draft.key)
+    assert seen.current.is_expired(seen.now)
+    assert store.sweep(10) == 1
+    assert store.read(draft.key).current is None
+    assert store.find(Query()) == store.find(Query(process_instance="p")) == []
+
+
+def test_sweeping_leaves_no_trace_but_the_fence(store: Any, client: redis.Redis, prefix: str, clock: Clock) -> None:
+    for number in range(250):
+        draft = claim(f"k{number}", "s", process_instance=f"p{number % 7}")
+        store.swap(None, draft)
+        store.swap("s", done(draft, "t", keep=1))
+    clock.offset = 1000
+    assert store.sweep(240) == 240
+    assert store.sweep(240) == 10
+    assert client.keys(f"{{{prefix}}}:*") == [f"{{{prefix}}}:fence"]
+
+
+def test_sweeping_spares_a_key_that_lives_again(store: Any, client: redis.Redis, prefix: str, clock: Clock) -> None:
+    draft = claim("k", "s", process_instance="p")
+    store.swap(None, draft)
+    store.swap("s", done(draft, "t", keep=1))
+    client.delete(key_of(prefix, "k"))  # as Redis's TTL does: the value goes, the index entries stay
+    store.swap(None, claim("k", "u"))
+    clock.offset = 1000
+    assert store.sweep(10) == 0
+    assert store.read(draft.key).current.stamp == "u"
+    assert entries(client, prefix, "status:PENDING") == [draft.key.digest.hex()]
+    assert entries(client, prefix, "status:SUCCESS") == entries(client, prefix, "expiry") == []
+    assert store.find(Query(process_instance="p")) == []
+
+
+def test_a_value_that_redis_removed_answers_like_no_record(
+    store: Any, client: redis.Redis, prefix: str, clock: Clock
+) -> None:
+    draft = claim("k", "s", process_instance="p")
+    first = store.swap(None, draft)
+    store.swap("s", done(draft, "t", keep=1))
+    client.pexpire(key_of(prefix, "k"), 1)
+    while client.exists(key_of(prefix, "k")):
+        time.sleep(0.001)
+    assert store.read(draft.key).current is None
+    assert isinstance(store.swap("t", done(draft, "u")), Stale)
+    assert store.find(Query(status=Status.SUCCESS)) == []
+    assert entries(client, prefix, "status:SUCCESS") == []
+    assert store.find(Query(process_instance="p")) == []
+    assert entries(client, prefix, "instance:p") == []
+    clock.offset = 1000
+    assert store.sweep(10) == 1
+    again = store.swap(None, draft._replace(stamp="v"))
+    assert again.fence > first.fence
+
+
+def test_fences_rise_even_when_the_counter_is_lost_or_ahead_of_the_clock(
+    store: Any, client: redis.Redis, prefix: str
+) -> None:
+    fences = [store.swap(None, claim("a", "s")).fence]
+    client.delete(f"{{{prefix}}}:fence")
+    fences.append(store.swap(None, claim("b", "s")).fence)
+    ahead = fences[-1] + 10**12
+    client.set(f"{{{prefix}}}:fence", ahead)
+    fences += [store.swap(None, claim(name, "s")).fence for name in "cd"]
+    assert fences[2:] == [ahead + 1, ahead + 2]
+    assert fences == sorted(set(fences))
+
+
+def test_each_status_has_its_index_and_a_record_is_in_one(store: Any, client: redis.Redis, prefix: str) -> None:
+    draft = claim("k", "s", process_instance="p")
+    digest = draft.key.digest.hex()
+    store.swap(None, draft)
+    steps = [Status.UNKNOWN, Status.PENDING, Status.FAILED, Status.SUCCESS, Status.PENDING]
+    for number, status in enumerate(steps):
+        keep = 1000 if status in (Status.FAILED, Status.SUCCESS) else None
+        before = store.read(draft.key).current.stamp
+        store.swap(before, draft._replace(stamp=f"s{number}", status=status, keep=keep, claims=False))
+        standing = [name for name in Status if entries(client, prefix, f"status:{name.value}")]
+        assert standing == [status]
+        assert entries(client, prefix, "expiry") == ([f"{digest}:p"] if keep else [])
+
+
+def test_a_record_that_changes_its_process_instance_is_found_under_the_new_one_only(
+    store: Any, client: redis.Redis, prefix: str
+) -> None:
+    draft = claim("k", "s", process_instance="old")
+    store.swap(None, draft)
+    store.swap("s", done(draft, "t"))
+    store.swap("t", done(draft, "u")._replace(process_instance="new"))
+    assert entries(client, prefix, "instance:old") == []
+    assert entries(client, prefix, "expiry") == [f"{draft.key.digest.hex()}:new"]
+    assert [record.stamp for record in store.find(Query(process_instance="new"))] == ["u"]
+
+
+def test_finding_goes_on_behind_a_page_of_entries_that_do_not_match(store: Any, clock: Clock) -> None:
+    for number in range(130):
+        clock.offset = number
+        store.swap(None, claim(f"k{number}", "s"))
+    clock.offset = 1000
+    store.swap(None, claim("wanted", "s")._replace(key=Key("shop", "refund", "wanted")))
+    assert [record.key.value for record in store.find(Query(operation="refund"))] == ["wanted"]
+    assert [record.key.value for record in store.find(Query(limit=2))] == ["k0", "k1"]
+    assert len(store.find(Query(older_than=500, limit=1000))) == 130
+    assert store.find(Query(status=Status.SUCCESS)) == []
+
+
+def test_finding_lapsed_ones_asks_the_lease(store: Any, clock: Clock) -> None:
+    store.swap(None, claim("short", "s", lease=10))
+    store.swap(None, claim("long", "s"))
+    clock.offset = 1000
+    assert [record.key.value for record in store.find(Query(lapsed=True))] == ["short"]
+    assert store.find(Query(lapsed=True, status=Status.SUCCESS)) == []
+
+
+def test_a_whole_key_is_looked_up_directly(store: Any) -> None:
+    store.swap(None, claim("k", "s"))
+    whole = Query(scope="shop", operation="charge", value="k")
+    assert [record.stamp for record in store.find(whole)] == ["s"]
+    assert store.find(Query(scope="shop", operation="charge", value="k", status=Status.FAILED)) == []
+
+
+def test_a_value_that_is_no_record_is_never_overwritten(store: Any, client: redis.Redis, prefix: str) -> None:
+    draft = claim("k", "s")
+    for foreign in ("hello", '"s"', "[1]"):
+        client.set(key_of(prefix, "k"), foreign)
+        with pytest.raises(StoreUnavailable, match="is no record; use another prefix"):
+            store.swap(None, draft)
+        with pytest.raises(StoreUnavailable):
+            store.swap("s", draft)
+        assert client.get(key_of(prefix, "k")) == foreign
+    client.delete(key_of(prefix, "k"))
+    client.hset(key_of(prefix, "k"), "a", "b")
+    with pytest.raises(StoreUncertain):
+        store.swap(None, draft)
+    assert client.hgetall(key_of(prefix, "k")) == {"a": "b"}
+
+
+def test_the_record_of_another_key_is_never_believed(store: Any, client: redis.Redis, prefix: str) -> None:
+    store.swap(None, claim("mine", "s"))
+    client.rename(key_of(prefix, "mine"), key_of(prefix, "other"))
+    with pytest.raises(StoreUnavailable, match="another command"):
+        store.read(claim("other", "s").key)
+    with pytest.raises(StoreUncertain, match="another command"):
+        store.swap(None, claim("other", "t"))
+    assert isinstance(store.swap(None, claim("fine", "t")), Swapped)
+
+
+def test_it_joins_no_transaction(store: Any) -> None:
+    with pytest.raises(ConfigurationError, match="cannot join"):
+        store.joined(None)
+
+
+def test_migrating_loads_the_scripts_and_says_so(store: Any, client: redis.Redis) -> None:
+    client.script_flush()
+    assert store.migrate() == store.migrate()
+    assert store.migrate().startswith(f"Redis {client.info('server')['redis_version']} at ")
+    assert client.info("memory")["number_of_cached_scripts"] >= 3
+
+
+def test_a_closed_store_opens_again_at_the_next_use(store: Any) -> None:
+    store.swap(None, claim("k", "s"))
+    store.close()
+    store.close()
+    assert store.read(claim("k", "s").key).current.stamp == "s"
