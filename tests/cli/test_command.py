@@ -30,6 +30,13 @@ def test_an_error_is_a_sentence_and_not_a_traceback(sqlite_url: str) -> None:
     assert missing.stderr == "umavez: Nothing is recorded for b 'c' of 'a'.\n"
 
 
+def test_a_terminal_without_utf8_still_gets_the_table() -> None:
+    words = ("-m", "umavez.cli", "doctor", "--store", "memory:", "--all")
+    shown = run(*words, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "durability = none" in shown.stdout
+
+
 def test_the_version_is_printed() -> None:
     assert run("-m", "umavez.cli", "--version").stdout.startswith("umavez ")
 

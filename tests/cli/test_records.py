@@ -106,6 +106,14 @@ def test_a_resolved_record_is_replayed_with_its_type_and_evidence(command: Comma
     assert "resolved by ana: seen on the statement" in command("records", "show", *where).stdout
 
 
+def test_a_result_may_name_a_class_that_only_the_application_has(command: Command, once: Once, store_url: str) -> None:
+    put(once, "order-1", Status.UNKNOWN)
+    text = '{"$data": ["shop.orders:Receipt", {"number": 7}]}'
+    where = (once.scope, "charge", "order-1", "--store", store_url)
+    command("records", "resolve", *where, "--happened", text, *DECISION)
+    assert shown(command, store_url, once, "order-1", "--result")["result_data"] == json.loads(text)
+
+
 def test_a_resolution_is_kept_as_long_as_asked(command: Command, once: Once, store_url: str) -> None:
     put(once, "order-1", Status.UNKNOWN)
     where = (once.scope, "charge", "order-1", "--store", store_url)

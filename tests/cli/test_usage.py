@@ -19,6 +19,8 @@ RECORD = ("loja", "charge", "1", "--store", "memory:")
         (("records", "resolve", *RECORD, *DECISION, "--happened", "1", "--not-happened"), "Pass either"),
         (("records", "resolve", *RECORD, *DECISION, "--happened", "ok"), "--happened is not JSON"),
         (("records", "resolve", *RECORD, *DECISION, "--happened", '{"$decimal": "x"}'), "--happened is not JSON"),
+        (("records", "resolve", *RECORD, *DECISION, "--happened", "NaN"), "--happened is not JSON"),
+        (("records", "resolve", *RECORD, *DECISION, "--happened", '{"$timedelta": 5}'), "--happened is not JSON"),
         (("records", "release", *RECORD, "--by", " ", "--reason", "why"), "must not be empty"),
         (("records", "show", "loja", "charge", "", "--store", "memory:"), "The key's value is empty"),
         (("records", "show", "loja", "charge", "k" * 256, "--store", "memory:"), "at most 255"),

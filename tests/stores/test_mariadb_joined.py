@@ -204,7 +204,7 @@ def test_a_callers_dict_cursors_do_not_disturb(store: MariadbStore) -> None:
 
 def test_a_missing_table_is_told_and_the_transaction_lives(store: MariadbStore) -> None:
     with closing(_connect(store)) as connection, connection.cursor() as cursor:
-        connection.select_db("information_schema")
+        connection.select_db("mysql")
         with pytest.raises(SchemaOutdated):
             store.joined(connection).swap(None, claim())
         cursor.execute("SELECT 1")

@@ -141,9 +141,7 @@ def test_a_batch_answers_each_swap_as_a_single_one_would(store: Any) -> None:
 
 
 def test_a_batch_writes_every_field_that_a_single_swap_writes(store: Any) -> None:
-    full = Draft(
-        new_key(), "s", Status.FAILED, True, 7, 5, 6, "fp", "pi", "ac", Settled(False, ""), "er", "pr", "ev"
-    )
+    full = Draft(new_key(), "s", Status.FAILED, True, 7, 5, 6, "fp", "pi", "ac", Settled(False, ""), "er", "pr", "ev")
     twin = full._replace(key=new_key())
     bare = Draft(new_key(), "s", Status.PENDING, True)
     store.swap(None, full)
@@ -211,9 +209,7 @@ def test_no_plan_scans_the_table(text: str, store: Any) -> None:
     assert "Index" in plan
 
 
-def test_sweeping_passes_over_what_somebody_holds(
-    store: Any, session: Any, clock: Clock, postgres_url: str
-) -> None:
+def test_sweeping_passes_over_what_somebody_holds(store: Any, session: Any, clock: Clock, postgres_url: str) -> None:
     own = postgres.PostgresStore(postgres_url, clock)
     keys = [new_key() for _ in range(3)]
     for key in keys:
@@ -327,8 +323,7 @@ def test_own_connections_are_named_and_never_left_in_a_transaction(store: Any, s
     store.swap(None, claim(new_key()))
     store.find(Query())
     states = session.execute(
-        "SELECT DISTINCT state, application_name FROM pg_stat_activity"
-        " WHERE pid = ANY(%s)",
+        "SELECT DISTINCT state, application_name FROM pg_stat_activity WHERE pid = ANY(%s)",
         [[link._line.connection.info.backend_pid for link in (store._lanes[-1].link, store._desk)]],
     ).fetchall()
     assert states == [("idle", "umavez")]

@@ -46,9 +46,11 @@ class Proxy:
         self.port = self._listener.getsockname()[1]
         self.said: Counter[str] = Counter()
         self.lose = 0
-        """How many answers to lose, each with its connection."""
+        """How many answers to statements to lose, each with its connection."""
         self.refuse = False
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._sockets: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
 
     def _accept(self) -> None:
         while True:
@@ -60,10 +62,13 @@ class Proxy:
                 client.close()
                 continue
             server = socket.create_connection(self._server)
-            threading.Thread(target=self._upstream, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._downstream, args=(client, server), daemon=True).start()
+            self._sockets += [client, server]
+            executed = threading.Event()
+            for way in (self._upstream, self._downstream):
+                self._threads.append(threading.Thread(target=way, args=(client, server, executed)))
+                self._threads[-1].start()
 
-    def _upstream(self, client: socket.socket, server: socket.socket) -> None:
+    def _upstream(self, client: socket.socket, server: socket.socket, executed: threading.Event) -> None:
         try:
             (length,) = struct.unpack(">i", _exactly(client, 4))
             server.sendall(struct.pack(">i", length) + _exactly(client, length - 4))
@@ -71,14 +76,16 @@ class Proxy:
                 head = _exactly(client, 5)
                 body = _exactly(client, struct.unpack(">i", head[1:])[0] - 4)
                 self.said[chr(head[0])] += 1
+                if head[:1] == b"E":
+                    executed.set()
                 server.sendall(head + body)
         except OSError:
             _shut(client, server)
 
-    def _downstream(self, client: socket.socket, server: socket.socket) -> None:
+    def _downstream(self, client: socket.socket, server: socket.socket, executed: threading.Event) -> None:
         try:
             while answer := server.recv(65536):
-                if self.lose and self.said["E"]:
+                if self.lose and executed.is_set():
                     self.lose -= 1
                     break
                 client.sendall(answer)
@@ -87,7 +94,11 @@ class Proxy:
         _shut(client, server)
 
     def close(self) -> None:
-        self._listener.close()
+        _shut(self._listener, *self._sockets)
+        for thread in self._threads:
+            thread.join(5)
+        for one in (self._listener, *self._sockets):
+            one.close()
 
 
 def _exactly(source: socket.socket, size: int) -> bytes:
@@ -122,10 +133,7 @@ def far_url(proxy: Proxy, postgres_url: str) -> str:
     postgres.PostgresStore(postgres_url).migrate()
     parts = psycopg.conninfo.conninfo_to_dict(postgres_url)
     user = f"{parts['user']}:{parts.get('password', '')}"
-    return (
-        f"postgresql://{user}@127.0.0.1:{proxy.port}/{parts['dbname']}"
-        "?lanes=1&sslmode=disable&gssencmode=disable"
-    )
+    return f"postgresql://{user}@127.0.0.1:{proxy.port}/{parts['dbname']}?lanes=1&sslmode=disable&gssencmode=disable"
 
 
 @pytest.fixture

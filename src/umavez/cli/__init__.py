@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib import import_module
 
@@ -21,4 +22,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal without UTF-8 gets marks in place of letters, not half a table and a traceback.
+        sys.stdout.reconfigure(errors="replace")
     app(prog_name="umavez")

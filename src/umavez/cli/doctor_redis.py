@@ -8,6 +8,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from umavez.cli.doctor_findings import Examination, Finding, Level, Rule, clock_finding, judged
 from umavez.cli.options import scrubbed, shown
@@ -58,6 +60,7 @@ def _client(url: str) -> Any:
         password=address.password,
         socket_connect_timeout=3,
         socket_timeout=5,
+        retry=Retry(NoBackoff(), 0),
         **secured,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from umavez.core.codec import JsonCodec
 from umavez.core.key import Key
 from umavez.core.policy import Answer, Happened, NotHappened
 from umavez.core.resolution import AlreadySettled
-from umavez.errors import ConfigurationError, UmavezError
+from umavez.errors import ConfigurationError, NotStorable, UmavezError
 from umavez.once import Once
 from umavez.stores import Store
 
@@ -70,7 +71,7 @@ def resolve(
     if (happened is None) is not not_happened:
         raise ConfigurationError("Pass either --happened JSON or --not-happened.")
     name = Key(scope, operation, key)
-    answer = NotHappened() if happened is None else Happened(_value(happened, name))
+    answer = NotHappened() if happened is None else Happened(_checked(happened, name))
     _decide(named(store), name, answer, by, reason, override=override, keep=keep)
     print(f"{name} is recorded as {'not happened; its key is free' if not_happened else 'happened'}.")
 
@@ -98,7 +99,7 @@ def release(
 def _decide(url: str, key: Key, answer: Answer, by: str, reason: str, *, override: bool, keep: float = 86400.0) -> None:
     if not by.strip() or not reason.strip():
         raise ConfigurationError("--by and --reason must not be empty; both are kept as evidence.")
-    with Once(url, scope=key.scope) as once:
+    with Once(url, scope=key.scope, codec=AsWritten()) as once:
         # Declared here because nobody can ask the application how long it keeps this operation's outcomes.
         once.plans.declared(key.operation, {"unknown": "hold", "keep": keep})
         try:
@@ -107,15 +108,34 @@ def _decide(url: str, key: Key, answer: Answer, by: str, reason: str, *, overrid
             raise UmavezError(f"{key} is settled already; pass --override to change it.") from settled
 
 
-def _value(text: str, key: Key) -> Any:
+class AsWritten:
+    """A codec for text that is JSON in the stored form already.
+
+    A result may name a dataclass of the application, which is not loaded here; its text can be kept all the same.
+    """
+
+    def encode(self, value: Any, key: Key) -> str:
+        """`value`, which is the text itself."""
+        return str(value)
+
+    def decode(self, text: str, key: Key) -> Any:
+        """The text itself."""
+        return text
+
+
+def _checked(text: str, key: Key) -> str:
+    """`text` in the stored form. Raises ConfigurationError when a replay could not read it."""
     try:
-        return JsonCodec().decode(sys.stdin.read() if text == "-" else text, key)
-    except (ValueError, TypeError, ArithmeticError) as error:
-        if isinstance(error, UmavezError):
-            raise
+        value = json.loads(sys.stdin.read() if text == "-" else text)
+        compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        # NotStorable names a class that is not loaded here, which says nothing against the text.
+        with suppress(NotStorable):
+            JsonCodec().decode(compact, key)
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise ConfigurationError(
-            "--happened is not JSON; write text in double quotes inside single quotes, such as '\"ok\"'."
+            "--happened is not JSON in the form that `show --result` prints; quote text twice, as in '\"ok\"'."
         ) from error
+    return compact
 
 
 def sweep(

@@ -95,4 +95,5 @@ def _number(value: float | Decimal) -> int | str:
     exact = value if isinstance(value, Decimal) else Decimal(repr(value))
     if exact == exact.to_integral_value():
         return int(exact)
-    return f"\u0000n:{exact.normalize():f}"
+    # Not normalize(): it rounds to the thread's decimal context, so that two numbers could become one.
+    return "\u0000n:" + f"{exact:f}".rstrip("0")

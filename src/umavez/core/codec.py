@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -44,11 +44,11 @@ class JsonCodec:
 
     def encode(self, value: Any, key: Key) -> str:
         """The JSON text of `value`; raises NotStorable when a part of it has no form."""
-        if type(value) is int:
-            return str(value)
         if value is None:
             return "null"
         try:
+            if type(value) is int:
+                return str(value)
             text = _ENCODE(self._tagged(value))
             text.encode()
         except (ValueError, RecursionError) as error:
@@ -58,7 +58,7 @@ class JsonCodec:
     def decode(self, text: str, key: Key) -> Any:
         """The value of `text`, with its types."""
         if '"$' not in text:
-            return _SCAN(text, 0)[0]
+            return _DECODE(text)[0]
         return json.loads(text, object_hook=self._untagged)
 
     def _tagged(self, value: Any) -> Any:
@@ -82,14 +82,26 @@ class JsonCodec:
         kind = type(value)
         if kind in _SEQUENCES:
             return {_SEQUENCES[kind]: [self._tagged(item) for item in value]}
+        if isinstance(value, Flag):
+            # By value: a combination of flags has no name of its own.
+            return {"$flag": [self._findable(kind), value.value]}
         if isinstance(value, Enum):
-            return {"$enum": [name_of(kind), value.name]}
+            return {"$enum": [self._findable(kind), value.name]}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             members = {field.name: self._tagged(getattr(value, field.name)) for field in dataclasses.fields(value)}
-            return {"$data": [name_of(kind), members]}
+            return {"$data": [self._findable(kind), members]}
         raise NotStorable(
             f"A result of type {kind.__module__}.{kind.__qualname__} cannot be kept; "
             "return plain values, dataclasses or enums, or pass codec=."
+        )
+
+    def _findable(self, kind: type) -> str:
+        """The name by which decoding finds `kind` again: what could not come back is refused before it is kept."""
+        name = name_of(kind)
+        if (self._types.get(name) if self._types is not None else loaded_class(name)) is kind:
+            return name
+        raise NotStorable(
+            f"A result of type {name!r} could not be read back: define it at the top of a module, or add it to types=."
         )
 
     def _untagged(self, members: dict[str, Any]) -> Any:
@@ -103,6 +115,8 @@ class JsonCodec:
             return dict(content)
         if tag == "$enum":
             return self._loaded(content[0], Enum)[content[1]]
+        if tag == "$flag":
+            return self._loaded(content[0], Flag)(content[1])
         if tag == "$data":
             return _rebuilt(self._loaded(content[0], None), content[1])
         return members
@@ -130,11 +144,18 @@ def loaded_class(name: str) -> object:
 
 
 def _rebuilt(kind: Any, members: dict[str, Any]) -> Any:
-    """A dataclass with `members`, through its constructor where that takes them, else field by field."""
+    """A dataclass with exactly `members`: built where the constructor takes them, then set field by field.
+
+    The constructor alone is not enough: what its __post_init__ changes would be changed a second time.
+    """
     takes = {field.name for field in dataclasses.fields(kind) if field.init}
-    value = kind(**{name: item for name, item in members.items() if name in takes})
-    for name in members.keys() - takes:
-        object.__setattr__(value, name, members[name])
+    try:
+        value = kind(**{name: item for name, item in members.items() if name in takes})
+    except (TypeError, ValueError):
+        # It asks for more than its fields (InitVar), or refuses what it once accepted.
+        value = object.__new__(kind)
+    for name, item in members.items():
+        object.__setattr__(value, name, item)
     return value
 
 
@@ -166,5 +187,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "$frozenset": frozenset,
 }
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_SCAN = json.JSONDecoder().scan_once
+_DECODE = json.JSONDecoder().raw_decode
 """The decoder's own scanner: what was encoded here has no space around it to skip."""

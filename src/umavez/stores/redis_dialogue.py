@@ -101,7 +101,10 @@ class Dialogues:
             "" if draft.lease is None else draft.lease,
             "" if draft.keep is None else draft.keep,
         )
-        reply = yield from self._run(SWAP, words)
+        command = packed(*words)
+        reply = yield command
+        if type(reply) is not list:
+            reply = yield from self._again(SWAP, command, reply)
         if len(reply) == 2:
             return Stale(self._current(reply[0], key), reply[1])
         if reply[2] != stamp:
@@ -170,6 +173,9 @@ class Dialogues:
         """The script's answer; a server that has forgotten the script is taught it again."""
         command = packed(*words)
         reply = yield command
+        return (yield from self._again(script, command, reply)) if isinstance(reply, ReplyError) else reply
+
+    def _again(self, script: Script, command: bytes, reply: Any) -> Dialogue[Any]:
         if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
             self._checked((yield script.load()))
             reply = yield command

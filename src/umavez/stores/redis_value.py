@@ -15,7 +15,7 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Query, Record, Settled, Status
 
 _encode: Callable[[str], str] = json.encoder.encode_basestring
-_decode = json.JSONDecoder().decode
+_decode = json.JSONDecoder().raw_decode
 _STATUS = {status.value: status for status in Status}
 
 STATUSES = tuple(_STATUS)
@@ -58,7 +58,7 @@ def rest_of(draft: Draft) -> bytes:
 
 def record_of(value: bytes, key: Key | None = None) -> Record | None:
     """The record in `value`, bearing `key` if given; None if it is the record of another key."""
-    fields = _decode(value.decode("utf-8", "surrogatepass"))
+    fields, _ = _decode(value.decode("utf-8", "surrogatepass"))
     fence, created, updated, lease, expires, stamp, name, instance = fields[:8]
     attempt, kept, fingerprint, activity, body, error, progress, evidence, scope, operation, text = fields[8:]
     if key is None:

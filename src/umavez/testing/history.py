@@ -4,7 +4,8 @@ I1 effects: at most one in a key's life; with "rerun", at most one for each atte
 I3 answers: every final answer in a life is the same text. I4 fences rise, and the highest completes.
 I5 no answer of one scope reaches another. I6 another content never runs nor gets an answer.
 I7 (judged by the explorer) once faults stop, every key comes to an end.
-And: nobody acts without a claim, retries are counted, and nobody is overtaken before its lease is over by the store's clock.
+And: nobody acts without a claim, retries are counted, and nobody is overtaken before its lease is
+over by the store's clock.
 
 A key's life ends when its last completion has been kept for its time. That is computed here from the times of the
 completions alone, so that a store or a rule which forgets a record cannot hide a duplicate.

@@ -1,0 +1,240 @@
+"""The ASGI shell: pure ASGI, so that nothing between the server and the app cancels or reorders what runs.
+
+    app = Idempotency(app, once=AsyncOnce(...), principal=lambda scope: scope["user"].id, unknown="hold")
+
+Stand it inside the authentication: `principal` must see who was authenticated, and a replay must not come
+before that check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from umavez.aio import AsyncOnce
+from umavez.core.protocol import Intent
+from umavez.errors import StoreError, UmavezError
+from umavez.http.asgi_run import JoinedRun, Over, Run, body_source, fetched, send_answer
+from umavez.http.exchange import Exchange, current, entity_of, unprotected
+from umavez.http.principal import Principal
+from umavez.http.problem import Problem
+from umavez.http.route import ENGINE_OPTIONS, Route
+from umavez.http.spool import Spool, refuse_declared
+from umavez.http.status import asked_key, policy_answer, status_answer
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Idempotency:
+    """Middleware that makes keyed requests run once. `options` are those of Exchange and of its default contract."""
+
+    def __init__(self, app: App, *, once: AsyncOnce, principal: Any, **options: Any) -> None:
+        self.app = app
+        self.once = once
+        self.exchange = Exchange(once.plans, once.scope, principal=principal, **options)
+        self._documents = self.exchange.documents
+        self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
+        # A task that nothing refers to can be collected in the middle of its work.
+        self._working: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hand it to the app where keys do not concern it."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        path: str = scope["path"]
+        route = self.exchange.find(scope["method"], path)
+        if route is None:
+            if path in self._documents_at and scope["method"] == "GET":
+                return await self._document(scope, send)
+            return await self.app(scope, receive, send)
+        keys, media, length = [], b"", None
+        for name, value in scope["headers"]:
+            if name == b"idempotency-key":
+                keys.append(value)
+            elif name == b"content-type":
+                media = value
+            elif name == b"content-length":
+                length = value
+        if not keys and not route.contract.required:
+            return await self.app(scope, receive, send)
+        return await self._keyed(route, keys, media, length, scope, receive, send)
+
+    async def _keyed(
+        self,
+        route: Route,
+        keys: list[bytes],
+        media: bytes,
+        length: bytes | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        exchange = self.exchange
+        principal = await self._principal(scope)
+        if principal is None:
+            return await self._unprotected(scope, receive, send, b"no-principal")
+        whose = exchange.scopes.of(principal)
+        try:
+            value = exchange.key_format.key([key.decode("latin-1") for key in keys])
+            if length is not None:
+                refuse_declared(length, route.contract.max_request)
+            exchange.enter(whose)
+        except Problem as problem:
+            return await send_answer(send, exchange.refusal(problem))
+        try:
+            body = await _body(route, receive)
+            if body is None:
+                return None
+            path, query = scope["path"], scope.get("query_string", b"")
+            key = exchange.key(route, whose, path, value)
+            kind = media.decode("latin-1")
+            if type(body) is bytes:
+                intent = exchange.intent(route, key, path, query, kind, body)
+            else:
+                intent = exchange.intent_of_spool(route, key, path, query, kind, body)  # type: ignore[arg-type]  # a Spool
+            await self._finished(self._work(route, intent, scope, body, receive, send))
+        except Problem as problem:
+            await send_answer(send, exchange.refusal(problem))
+        finally:
+            exchange.leave(whose)
+
+    async def _principal(self, scope: Scope) -> Principal:
+        principal = self.exchange.principal(scope)
+        if principal is None or type(principal) is str or not hasattr(principal, "__await__"):
+            return principal  # type: ignore[no-any-return]  # checked by Scopes.of
+        return await principal  # type: ignore[no-any-return]  # the same
+
+    async def _finished(self, work: Any) -> None:
+        """Wait for `work` in a task of its own: a caller that goes away, or is cancelled, leaves it running."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        task = loop.create_task(self._reported(work, waiting))
+        self._working.add(task)
+        await waiting
+
+    async def _reported(self, work: Any, waiting: asyncio.Future[None]) -> None:
+        """Carry `work` out and tell whoever still waits. An error nobody waits for stays with the task."""
+        try:
+            await work
+        except BaseException as error:
+            if waiting.done() or not isinstance(error, Exception):
+                waiting.cancel()
+                raise
+            waiting.set_exception(error)
+        else:
+            if not waiting.done():
+                waiting.set_result(None)
+        finally:
+            self._working.discard(asyncio.current_task())  # type: ignore[arg-type]  # it is this task
+
+    async def _work(
+        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
+    ) -> None:
+        """The request from its claim to its answer."""
+        if route.contract.joined is not None:
+            return await self._joined(route, intent, scope, body, receive, send)
+        run = Run(self.app, self.exchange, route.contract, scope, body, receive, send)
+        try:
+            outcome = await self.once.perform(route.plan, intent, run, (), {})
+            return await self._replay(outcome.value, scope, send)
+        except Over:
+            return None
+        except StoreError as error:
+            if run.started:
+                raise
+            if route.contract.outage == "open":
+                source = body_source(body, receive)
+                return await self._unprotected(scope, source, send, b"store-outage")
+            return await send_answer(send, self.exchange.refusal(error))
+        except (UmavezError, Problem) as error:
+            if run.started:
+                raise
+            return await send_answer(send, self.exchange.refusal(error))
+        finally:
+            if type(body) is not bytes:
+                body.close()  # type: ignore[union-attr]  # what is not bytes is a Spool
+
+    async def _joined(
+        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
+    ) -> None:
+        """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
+        run = JoinedRun(self.app, self.exchange, route.contract, scope, body, receive)
+        try:
+            async with route.contract.joined() as connection:  # type: ignore[misc]  # checked by the caller
+                async with self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt:
+                    if not attempt.replayed:
+                        await attempt.succeed(await run(attempt, connection))
+            answer = run.answer if run.answer is not None else self.exchange.replay(attempt.outcome)
+        except (UmavezError, Problem) as error:
+            if run.started and run.answer is None:
+                raise
+            answer = self.exchange.refusal(error)
+        except Over:
+            answer = run.answer
+        finally:
+            if type(body) is not bytes:
+                body.close()  # type: ignore[union-attr]  # what is not bytes is a Spool
+        await send_answer(send, answer)
+
+    async def _replay(self, value: list[Any], scope: Scope, send: Send) -> None:
+        answer = self.exchange.replay(value)
+        place = entity_of(value)
+        if place is not None:
+            answer = current(value, await fetched(self.app, scope, place))
+        await send_answer(send, answer)
+
+    async def _unprotected(self, scope: Scope, receive: Receive, send: Send, why: bytes) -> None:
+        async def marked(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), unprotected(why)]}
+            await send(message)
+
+        await self.app(scope, receive, marked)
+
+    async def _document(self, scope: Scope, send: Send) -> None:
+        """The policy document, or what became of a key."""
+        exchange = self.exchange
+        if scope["path"] == self._documents:
+            return await send_answer(send, policy_answer(exchange))
+        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
+        try:
+            principal = await self._principal(scope)
+            route, key = asked_key(exchange, principal, keys, scope.get("query_string", b""))
+            answer = status_answer(route, await self.once.store.read(key))
+        except (Problem, UmavezError) as error:
+            answer = exchange.refusal(error)
+        return await send_answer(send, answer)
+
+
+async def _body(route: Route, receive: Receive) -> bytes | Spool | None:
+    """The whole request body, or None when the client left before sending it: nothing has run then."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        return None
+    chunk: bytes = message.get("body", b"")
+    if not message.get("more_body") and len(chunk) <= route.contract.max_request:
+        return chunk
+    spool = Spool(route.contract.max_request, route.contract.memory)
+    spool.add(chunk)
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            spool.close()
+            return None
+        spool.add(message.get("body", b""))
+    return spool
+
+
+def joined_arguments(route: Route, intent: Intent) -> dict[str, Any]:
+    """How `once.joined` is told about a request."""
+    options = {name: value for name, value in route.contract.engine.items() if name in ENGINE_OPTIONS}
+    for name in ("unknown", "heartbeat", "free"):
+        options.pop(name, None)
+    policy = route.plan.policy
+    options.update(max_body=policy.max_body, max_retries=policy.max_retries)
+    key = intent.key
+    return {"key": key.value, "scope": key.scope, "fingerprint": intent.fingerprint, **options}

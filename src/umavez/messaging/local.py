@@ -1,0 +1,167 @@
+"""LocalBroker: the same interface on the SQL database alone, so that nothing else has to run.
+
+Each subscriber has a row per message, claimed under a lease like the outbox itself. Publishing a message again
+adds nothing. A message that nobody subscribed to is refused, as an unroutable one is elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from umavez.errors import StoreError
+from umavez.messaging.backlog import Backlog
+from umavez.messaging.broker import BrokerUnavailable, Delivery, Subscription
+from umavez.messaging.database import Database
+from umavez.messaging.message import Message
+from umavez.messaging.rows import Parcel, delivering, subscribing
+from umavez.sql_flow import Ask, SqlFlow, Write
+from umavez.stamps import STAMPS
+
+UNROUTABLE = "No subscriber wants this topic."
+
+
+class LocalBroker:
+    """Carries messages through tables of `database`."""
+
+    def __init__(self, database: Database, *, lease: float = 60.0, poll: float = 0.5) -> None:
+        self._database = database
+        self._lease = lease
+        self._poll = poll
+        self._arrived = asyncio.Event()
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[str | None]:
+        """See Broker.publish."""
+        with _failures():
+            told = await self._database.run(self._published(messages))
+        self._arrived.set()
+        return told
+
+    def _published(self, messages: Sequence[Message]) -> SqlFlow[list[str | None]]:
+        topics = sorted({message.topic for message in messages})
+        marks = ",".join("?" * len(topics))
+        rows = yield Ask(f"SELECT topic, subscriber FROM umavez_subscriptions WHERE topic IN ({marks})", topics)
+        wanted: dict[str, list[str]] = {}
+        for topic, subscriber in rows:
+            wanted.setdefault(topic, []).append(subscriber)
+        parcels: list[Parcel] = [
+            (subscriber, message, "WAITING", 0, 0, None)
+            for message in messages
+            for subscriber in wanted.get(message.topic, ())
+        ]
+        if parcels:
+            yield delivering(self._database.dialect, parcels, self._database.clock.offset)
+        return [None if message.topic in wanted else UNROUTABLE for message in messages]
+
+    async def subscribe(self, subscriber: str, topics: Sequence[str], *, prefetch: int = 20) -> Subscription:
+        """See Broker.subscribe."""
+        statement = subscribing(self._database.dialect, subscriber, topics)
+        with _failures():
+            await self._database.run(_one(statement))
+        return LocalSubscription(self._database, subscriber, self._arrived, self._lease, self._poll)
+
+    async def close(self) -> None:
+        """The database belongs to whoever opened it."""
+
+
+def _one(statement: Write) -> SqlFlow[int]:
+    written: int = yield statement
+    return written
+
+
+class LocalSubscription:
+    """The rows of one subscriber."""
+
+    def __init__(
+        self, database: Database, subscriber: str, arrived: asyncio.Event, lease: float = 60.0, poll: float = 0.5
+    ) -> None:
+        self._database = database
+        self._backlog = Backlog(database.dialect, subscriber, offset=0)
+        self._subscriber = subscriber
+        self._arrived = arrived
+        self._lease_ms = int(lease * 1000)
+        self._poll = poll
+
+    async def take(self, limit: int, wait: float) -> list[Delivery]:
+        """See Subscription.take; a message published by this process is noticed at once, others within `poll`."""
+        end = asyncio.get_running_loop().time() + wait
+        while True:
+            self._arrived.clear()
+            found = await self.claim(limit)
+            left = end - asyncio.get_running_loop().time()
+            if found or left <= 0:
+                return found
+            try:
+                async with asyncio.timeout(min(left, self._poll)):
+                    await self._arrived.wait()
+            except TimeoutError:
+                continue
+
+    async def claim(self, limit: int) -> list[Delivery]:
+        """The deliveries that are due now."""
+        token = STAMPS.owner()
+        backlog = self._now()
+        flow = backlog.claim(limit, self._lease_ms, token)
+        with _failures():
+            claimed = await self._database.run(flow, atomic=not backlog.one_statement)
+        return [Delivery(row.message, row.attempts, (row.seq, token)) for row in claimed]
+
+    async def finish(self, deliveries: Sequence[Delivery]) -> None:
+        """See Subscription.finish."""
+        for token, seqs in _by_token(deliveries).items():
+            await self._write(self._now().done(seqs, token))
+
+    async def postpone(self, delivery: Delivery, pause: float, reason: str) -> None:
+        """See Subscription.postpone."""
+        seq, token = delivery.tag
+        await self._write(self._now().back_off([seq], token, int(pause * 1000), reason))
+
+    async def bury(self, delivery: Delivery, reason: str) -> None:
+        """See Subscription.bury."""
+        seq, token = delivery.tag
+        await self._write(self._now().bury([seq], token, reason))
+
+    async def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """See Subscription.give_back."""
+        for token, seqs in _by_token(deliveries).items():
+            await self._write(self._now().release(seqs, token))
+
+    async def renew(self, deliveries: Sequence[Delivery]) -> None:
+        """See Subscription.renew."""
+        for token, seqs in _by_token(deliveries).items():
+            await self._write(self._now().renew(seqs, token, self._lease_ms))
+
+    async def park(self, parcel: Parcel) -> None:
+        """Keep a message that came by another broker, to be brought again from here."""
+        statement = delivering(self._database.dialect, [parcel], self._database.clock.offset)
+        await self._write(_one(statement))
+
+    def _now(self) -> Backlog:
+        offset = self._database.clock.offset
+        return Backlog(self._database.dialect, self._subscriber, offset=offset) if offset else self._backlog
+
+    async def _write(self, flow: SqlFlow[int]) -> None:
+        with _failures():
+            await self._database.run(flow, atomic=False)
+
+    async def close(self) -> None:
+        """Nothing is held; what is claimed lapses."""
+
+
+def _by_token(deliveries: Sequence[Delivery]) -> dict[str, list[int]]:
+    """Deliveries of one claim share a token, and are marked by one statement."""
+    groups: dict[str, list[int]] = {}
+    for delivery in deliveries:
+        seq, token = delivery.tag
+        groups.setdefault(token, []).append(seq)
+    return groups
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Here the database is the broker, so its absence is the broker's."""
+    try:
+        yield
+    except StoreError as error:
+        raise BrokerUnavailable(f"The database that carries the messages did not answer: {error}") from error

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import enum
+from collections import OrderedDict
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umavez.core.canonical import canonical
+from umavez.core.fingerprint import fingerprint, same_meaning
+from umavez.errors import NotStorable
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Order:
+    number: int
+    colour: Colour
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=10,
+)
+UTC = timezone.utc
+SAO_PAULO = timezone(timedelta(hours=-3))
+
+SAME = [
+    (1, 1.0),
+    (1, Decimal("1.00")),
+    (0, -0.0),
+    (1.5, Decimal("1.50")),
+    (1e21, 10**21),
+    (0.1, Decimal("0.1")),
+    ((1, 2), [1, 2]),
+    ({1, 2, 3}, {3, 2, 1}),
+    ({"b": 1, "a": 2}, OrderedDict([("a", 2), ("b", 1)])),
+    (Colour.RED, "red"),
+    (Order(1, Colour.RED), {"number": 1, "colour": "red"}),
+    (datetime(2025, 1, 1, 12, tzinfo=UTC), datetime(2025, 1, 1, 9, tzinfo=SAO_PAULO)),
+    (UUID(int=1), str(UUID(int=1))),
+    (b"a", bytearray(b"a")),
+    (timedelta(seconds=90), timedelta(minutes=1.5)),
+]
+
+DIFFERENT = [
+    (1, "1"),
+    (1, True),
+    (0, False),
+    (None, "null"),
+    ([1, 2], [2, 1]),
+    ({1: "a"}, {"1": "a"}),
+    ([], {}),
+    ("", None),
+    ("é", "e\u0301"),
+    (1.5, "1.5"),
+    (0.1, Decimal("0.1000000000000000055511151231257827")),
+    (datetime(2025, 1, 1, 12), datetime(2025, 1, 1, 12, tzinfo=UTC)),  # noqa: DTZ001 (naive on purpose)
+    (date(2025, 1, 1), date(2025, 1, 2)),
+    (time(1), time(2)),
+    (b"a", "a"),
+    ({"a": None}, {}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_what_means_the_same_has_the_same_form(one: Any, other: Any) -> None:
+    assert canonical(one) == canonical(other)
+    assert fingerprint([one]) == fingerprint([other])
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_what_differs_has_another_form(one: Any, other: Any) -> None:
+    assert canonical(one) != canonical(other)
+
+
+@given(PLAIN, PLAIN)
+def test_plain_values_have_the_same_form_only_when_they_are_equal(one: Any, other: Any) -> None:
+    if canonical(one) == canonical(other):
+        assert repr(one) == repr(other) or one == other
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False), st.decimals(allow_nan=False, allow_infinity=False))
+def test_decimals_are_told_apart_to_the_last_digit(one: Decimal, other: Decimal) -> None:
+    if max(abs(one.adjusted()), abs(other.adjusted())) < 1000:
+        assert (canonical(one) == canonical(other)) is (one == other)
+
+
+def test_the_decimal_context_of_a_thread_changes_nothing() -> None:
+    """A service that sets its precision must not see its own keys as reused."""
+    number = Decimal("1.23456789012345678901234567890123456789")
+    form = canonical(number)
+
+    with decimal.localcontext() as context:
+        context.prec = 4
+        assert canonical(number) == form
+    assert canonical(Decimal("1.2345678901234567890123456789012345678")) != form
+
+
+@pytest.mark.parametrize(
+    "bad", [float("nan"), float("inf"), Decimal("NaN"), object(), "\ud800", {"a": object()}, print]
+)
+def test_what_has_no_form_is_refused_in_one_sentence(bad: Any) -> None:
+    with pytest.raises(NotStorable, match="canonical form"):
+        canonical(bad)
+
+
+def test_a_circle_is_refused() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(NotStorable):
+        canonical(circle)
+
+
+def test_the_form_is_sorted_compact_utf8() -> None:
+    assert canonical({"b": [1, None], "a": "é"}) == '{"a":"é","b":[1,null]}'.encode()
+
+
+def test_a_fingerprint_bears_its_version_and_never_changes() -> None:
+    """A stored fingerprint that another release computes otherwise would accuse honest callers."""
+    assert fingerprint({"amount": 10}) == "1:a8b88b82fe90a16048eb8851fe382405395cd395dafaa7ca9be90ec00f82a72b"
+
+
+@pytest.mark.parametrize(
+    ("stored", "offered", "same"),
+    [
+        ("1:a", "1:a", True),
+        ("1:a", "1:b", False),
+        ("1:a", "2:b", True),
+        (None, "1:a", True),
+        ("1:a", None, True),
+        (None, None, True),
+    ],
+)
+def test_only_fingerprints_of_the_same_rules_can_accuse(stored: Any, offered: Any, same: bool) -> None:
+    assert same_meaning(stored, offered) is same

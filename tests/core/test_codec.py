@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from datetime import timedelta, timezone
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umavez.core.codec import JsonCodec
+from umavez.core.key import Key
+from umavez.errors import NotStorable
+
+KEY = Key("shop", "charge", "42")
+CODEC = JsonCodec()
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = "b"
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+
+
+class Right(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    x: int
+    label: str = ""
+
+
+@dataclasses.dataclass
+class Doubled:
+    """Its constructor changes what it is given."""
+
+    amount: int
+    scale: dataclasses.InitVar[int] = 2
+    total: int = dataclasses.field(init=False, default=0)
+
+    def __post_init__(self, scale: int) -> None:
+        self.amount *= scale
+        self.total += self.amount
+
+
+@dataclasses.dataclass
+class Demanding:
+    amount: int
+    rate: dataclasses.InitVar[int]
+
+    def __post_init__(self, rate: int) -> None:
+        self.amount *= rate
+
+
+class Pair(NamedTuple):
+    one: int
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+ZONES = st.none() | st.integers(-720, 720).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | TEXTS
+    | st.binary(max_size=8)
+    | st.decimals(allow_nan=False)
+    | st.uuids()
+    | st.datetimes(timezones=ZONES)
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+    | st.sampled_from([*Colour, *Size, Right.READ, Right.READ | Right.WRITE, Right(0)])
+    | st.builds(Point, st.integers(), TEXTS)
+)
+HASHABLE = st.integers() | TEXTS | st.uuids() | st.tuples(st.integers(), TEXTS)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(TEXTS | HASHABLE, inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["$map", "$datetime", "$data", "a"]), inner, max_size=3)
+        | st.sets(HASHABLE, max_size=3)
+        | st.frozensets(HASHABLE, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal and of the same types, all the way down; 1, 1.0 and True are three things here."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(
+            same(*names) and same(one[names[0]], other[names[1]]) for names in zip(one, other, strict=True)
+        )
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+    if isinstance(one, float):
+        return math.copysign(1, one) == math.copysign(1, other) and one == other
+    return bool(one == other)
+
+
+@given(VALUES)
+def test_a_value_comes_back_equal_and_of_the_same_types(value: Any) -> None:
+    assert same(CODEC.decode(CODEC.encode(value, KEY), KEY), value)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), -0.0, 1e308, 5e-324])
+def test_every_float_comes_back(number: float) -> None:
+    assert same(CODEC.decode(CODEC.encode(number, KEY), KEY), number)
+
+
+def test_not_a_number_comes_back_as_none_either() -> None:
+    assert math.isnan(CODEC.decode(CODEC.encode(float("nan"), KEY), KEY))
+
+
+def test_plain_values_are_plain_json() -> None:
+    assert CODEC.encode({"name": "João", "tags": [1, None, True]}, KEY) == '{"name":"João","tags":[1,null,true]}'
+
+
+def test_a_constructor_that_changes_its_input_does_not_change_it_twice() -> None:
+    value = Doubled(5)
+
+    again = CODEC.decode(CODEC.encode(value, KEY), KEY)
+
+    assert (again.amount, again.total) == (10, 10)
+
+
+def test_a_constructor_that_asks_for_more_than_fields_is_no_obstacle() -> None:
+    assert CODEC.decode(CODEC.encode(Demanding(2, 3), KEY), KEY).amount == 6
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [object(), Pair(1), "\ud800", {"a": {1, object}}, print, 10**5000, [10**5000], type("Sub", (str,), {})("x")],
+    ids=["object", "namedtuple", "surrogate", "class in set", "function", "huge", "huge inside", "str subclass"],
+)
+def test_what_cannot_be_kept_is_refused(bad: Any) -> None:
+    with pytest.raises(NotStorable):
+        CODEC.encode(bad, KEY)
+
+
+def test_a_circle_is_refused() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(NotStorable):
+        CODEC.encode(circle, KEY)
+
+
+def test_a_class_that_could_not_be_found_again_is_refused_before_it_is_kept() -> None:
+    """Kept now, it could never be replayed: the caller must hear of it at the first call."""
+
+    @dataclasses.dataclass
+    class Local:
+        x: int
+
+    with pytest.raises(NotStorable, match="top of a module"):
+        CODEC.encode(Local(1), KEY)
+
+
+def test_only_listed_types_come_back_where_a_list_is_given() -> None:
+    text = CODEC.encode(Point(1), KEY)
+
+    assert JsonCodec([Point]).decode(text, KEY) == Point(1)
+    with pytest.raises(NotStorable, match="not loaded"):
+        JsonCodec([Colour]).decode(text, KEY)
+    with pytest.raises(NotStorable):
+        JsonCodec([Colour]).encode(Point(1), KEY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"$data":["os:system",{}]}', '{"$enum":["os:system","x"]}', '{"$data":["antigravity:x",{}]}'],
+)
+def test_stored_text_names_neither_functions_nor_modules_to_import(text: str) -> None:
+    import sys
+
+    with pytest.raises(NotStorable):
+        CODEC.decode(text, KEY)
+    assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize("text", ["", "{", "nonsense"])
+def test_text_that_is_no_json_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Expecting|property name"):
+        CODEC.decode(text, KEY)
