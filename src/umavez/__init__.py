@@ -12,6 +12,7 @@ from umavez.aio import AsyncOnce
 from umavez.aio_attempt import AsyncAttempt
 from umavez.attempt import Attempt
 from umavez.core.codec import Codec, JsonCodec
+from umavez.core.fingerprint import fingerprint
 from umavez.core.key import Key, derived_key
 from umavez.core.policy import CannotTell, Happened, NotHappened, Policy
 from umavez.core.record import Record, Status
@@ -78,6 +79,7 @@ __all__ = [
     "StoreUncertain",
     "UmavezError",
     "derived_key",
+    "fingerprint",
     "open_async_store",
     "open_store",
 ]

@@ -28,7 +28,6 @@ from umavez.errors import (
     OperationInProgress,
     OutcomeUnknown,
     Reentered,
-    StoreUncertain,
 )
 from umavez.heart import Heart
 from umavez.outcome import Observe, Outcome
@@ -77,12 +76,7 @@ class Admission:
         return self._entered(plan, intent, verdict)
 
     def _verdict(self, plan: Plan, intent: Intent) -> Verdict:
-        owner = STAMPS.owner()
-        try:
-            return drive(admit(intent, plan.policy, owner), self._store)
-        except StoreUncertain:
-            # Under the same stamp: a claim whose answer was lost is recognised, not waited for.
-            return drive(admit(intent, plan.policy, owner), self._store)
+        return drive(admit(intent, plan.policy, STAMPS.owner()), self._store)
 
     def _waited(self, plan: Plan, intent: Intent, verdict: Verdict) -> Verdict:
         """Ask again until the key is settled or free, at most for the policy's `wait`."""

@@ -29,7 +29,6 @@ from umavez.errors import (
     OperationInProgress,
     OutcomeUnknown,
     Reentered,
-    StoreUncertain,
 )
 from umavez.outcome import Observe, Outcome
 from umavez.plan import Plan, message
@@ -77,12 +76,7 @@ class AsyncAdmission:
         return await self._entered(plan, intent, verdict)
 
     async def _verdict(self, plan: Plan, intent: Intent) -> Verdict:
-        owner = STAMPS.owner()
-        try:
-            return await drive(admit(intent, plan.policy, owner), self._store)
-        except StoreUncertain:
-            # Under the same stamp: a claim whose answer was lost is recognised, not waited for.
-            return await drive(admit(intent, plan.policy, owner), self._store)
+        return await drive(admit(intent, plan.policy, STAMPS.owner()), self._store)
 
     async def _waited(self, plan: Plan, intent: Intent, verdict: Verdict) -> Verdict:
         """Ask again until the key is settled or free, at most for the policy's `wait`."""

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
-from umavez.core.flow import Flow, Swap, SwapFlow
+from umavez.core.flow import Flow, Stale, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
 from umavez.core.protocol import Claim, checkpoint, doubt, fail, renew, rerun, settle
 from umavez.core.record import Settled
 from umavez.core.resolution import noted
-from umavez.errors import ClaimLost, NotStorable, OperationInProgress, StoreError, UmavezError
+from umavez.errors import ClaimLost, NotStorable, OperationInProgress, StoreError, StoreUncertain, UmavezError
 from umavez.outcome import Observe, Outcome, downstream_key
 from umavez.plan import Plan, message
 from umavez.stores import AsyncStore
@@ -31,12 +31,20 @@ async def drive(flow: Flow[T] | SwapFlow[T], store: AsyncStore) -> T:
         command = next(flow)
         while True:
             if isinstance(command, Swap):
-                command = flow.send(await store.swap(command.expected, command.draft))
+                command = flow.send(await _swapped(command, store))
             else:
                 command = flow.send(await store.read(command.key))  # type: ignore[arg-type]  # a SwapFlow never reads
     except StopIteration as done:
         result: T = done.value
         return result
+
+
+async def _swapped(command: Swap, store: AsyncStore) -> Swapped | Stale:
+    """The store's answer. A lost one is asked for again: a swap that was done is recognised by its stamp."""
+    try:
+        return await store.swap(command.expected, command.draft)
+    except StoreUncertain:
+        return await store.swap(command.expected, command.draft)
 
 
 class AsyncAttempt:

@@ -17,7 +17,15 @@ from umavez.core.key import Key
 from umavez.core.protocol import Granted, Intent, Replay, Verdict
 from umavez.core.record import Instant, Query, Record, Status
 from umavez.core.token import TokenState, digest_of
-from umavez.core.token_errors import TokenCancelled, TokenError, TokenExpired, TooManyTokens
+from umavez.core.token_errors import (
+    TokenCancelled,
+    TokenError,
+    TokenExpired,
+    TokenNotYours,
+    TokenUnknown,
+    TokenUsed,
+    TooManyTokens,
+)
 from umavez.core.token_view import BOUNDS, KEEP, LINGER, LOOK, TTL, WAIT, Issued, TokenView, named
 from umavez.errors import ConfigurationError, StoreUncertain
 from umavez.outcome import Outcome
@@ -26,7 +34,19 @@ from umavez.stamps import STAMPS
 from umavez.stores import AsyncStore
 
 T = TypeVar("T")
-__all__ = ["AsyncTokens", "Issued", "TokenState", "TokenView"]
+__all__ = [
+    "AsyncTokens",
+    "Issued",
+    "TokenCancelled",
+    "TokenError",
+    "TokenExpired",
+    "TokenNotYours",
+    "TokenState",
+    "TokenUnknown",
+    "TokenUsed",
+    "TokenView",
+    "TooManyTokens",
+]
 
 
 class AsyncTokens:
@@ -139,7 +159,7 @@ class AsyncTokens:
         if not records:
             return []
         now = (await self._store.read(records[0].key)).now
-        return [self._view(record, now) for record in records]
+        return [self._view(record, now) for record in records if not record.is_expired(now)]
 
     async def expire(self, *, limit: int = 1000) -> list[TokenView]:
         """Close tokens whose time passed unused and tell observers; each is returned to one caller only.

@@ -59,6 +59,11 @@ KINDS = (
     "resolved",
     "released",
     "swept",
+    "issued",
+    "rejected",
+    "cancelled",
+    "expired",
+    "acquired",
 )
 Observer = Callable[[Event], None]
 """Hears every event. It runs in the caller's thread or task: it must be quick, and must not raise."""

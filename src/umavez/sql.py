@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from umavez.errors import ConfigurationError
@@ -53,6 +54,19 @@ def _marked(text: str, dialect: Dialect) -> str:
     return text if dialect is Dialect.SQLITE else text.replace("?", "%s")
 
 
+def _cursor(connection: Any, dialect: Dialect) -> Any:
+    """A cursor whose rows are tuples, whatever rows the caller's own cursors give: we read columns by their place."""
+    if dialect is Dialect.POSTGRES:
+        return connection.cursor(row_factory=import_module("psycopg.rows").tuple_row)
+    driver = type(connection).__module__.partition(".")[0]
+    if driver in ("pymysql", "asyncmy"):
+        return connection.cursor(import_module(f"{driver}.cursors").Cursor)
+    cursor = connection.cursor()
+    if driver == "sqlite3":
+        cursor.row_factory = None
+    return cursor
+
+
 class Sql:
     """Runs statements on a sync connection (a driver's, or SQLAlchemy's Connection or Session)."""
 
@@ -64,7 +78,7 @@ class Sql:
 
     def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
         """Execute and fetch every row; an empty list for a statement that returns none."""
-        cursor = self.connection.cursor()
+        cursor = _cursor(self.connection, self.dialect)
         try:
             cursor.execute(_marked(text, self.dialect), tuple(values))
             return [] if cursor.description is None else list(cursor.fetchall())
@@ -73,7 +87,7 @@ class Sql:
 
     def count(self, text: str, values: Sequence[Any] = ()) -> int:
         """Execute; how many rows were written."""
-        cursor = self.connection.cursor()
+        cursor = _cursor(self.connection, self.dialect)
         try:
             cursor.execute(_marked(text, self.dialect), tuple(values))
             return int(cursor.rowcount)
@@ -112,8 +126,9 @@ class AsyncSql:
             await cursor.close()
 
     async def _executed(self, text: str, values: Sequence[Any]) -> Any:
-        cursor = self.connection.cursor()
+        cursor = _cursor(self.connection, self.dialect)
         if hasattr(cursor, "__await__"):
             cursor = await cursor  # aiosqlite makes its cursors in its thread
+            cursor.row_factory = None
         await cursor.execute(_marked(text, self.dialect), tuple(values))
         return cursor

@@ -80,7 +80,7 @@ async def carry_async(flow: SqlFlow[T], sql: Runner) -> T:
         step = next(flow)
         while True:
             run = sql.rows if type(step) is Ask else sql.count
-            step = flow.send(await run(step.text, step.values))  # type: ignore[operator]  # rows or count, by the step
+            step = flow.send(await run(step.text, step.values))
     except StopIteration as done:
         result: T = done.value
         return result
@@ -101,6 +101,12 @@ def joining(sql: Sql | AsyncSql) -> SqlFlow[None]:
         raise ConfigurationError(
             "The connection is in autocommit mode with no open transaction; begin one, so that this can be rolled back."
         )
+
+
+def joined(sql: Sql | AsyncSql, flow: SqlFlow[T]) -> SqlFlow[T]:
+    """`flow` in the caller's open transaction; see `joining`."""
+    yield from joining(sql)
+    return (yield from flow)
 
 
 def _would_roll_back(connection: Any, dialect: Dialect) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Command
+from umavez.cli.options import scrubbed
 
 DECISION = ("--by", "ana", "--reason", "why")
 RECORD = ("loja", "charge", "1", "--store", "memory:")
@@ -94,3 +95,8 @@ def test_a_password_is_never_printed(command: Command, monkeypatch: pytest.Monke
         for words in (("doctor", "--store", url), ("doctor", "--store", url, "--json")):
             answer = command(*words, code=2)
             assert "s3cret" not in answer.stdout + answer.stderr, url
+
+
+@pytest.mark.parametrize("url", ["redis://ana:a%20b@host", "postgresql://host/x?password=a%20b&sslmode=off"])
+def test_a_drivers_words_lose_the_password_as_written_and_as_meant(url: str) -> None:
+    assert scrubbed("no host 'a b',\n nor 'a%20b'", url) == "no host '***', nor '***'"

@@ -4,7 +4,7 @@ import dataclasses
 import decimal
 import enum
 from collections import OrderedDict
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -33,7 +33,6 @@ PLAIN = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=4), inner),
     max_leaves=10,
 )
-UTC = timezone.utc
 SAO_PAULO = timezone(timedelta(hours=-3))
 
 SAME = [

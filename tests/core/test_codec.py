@@ -122,7 +122,7 @@ def test_every_float_comes_back(number: float) -> None:
     assert same(CODEC.decode(CODEC.encode(number, KEY), KEY), number)
 
 
-def test_not_a_number_comes_back_as_none_either() -> None:
+def test_not_a_number_comes_back_too() -> None:
     assert math.isnan(CODEC.decode(CODEC.encode(float("nan"), KEY), KEY))
 
 

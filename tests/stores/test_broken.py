@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from umavez.errors import ClaimLost
@@ -53,8 +55,6 @@ def test_every_law_of_a_module_is_listed() -> None:
     """A law that is written but not listed would never run."""
     listed = set(laws.ALL)
     modules = {law.__module__ for law in laws.ALL}
-    import sys
-
     for module in modules:
         for name, thing in vars(sys.modules[module]).items():
             if callable(thing) and getattr(thing, "__module__", "") == module and not name.startswith("_"):

@@ -119,8 +119,8 @@ def test_our_claim_ends_with_async_sqlalchemys_own_work(
 
     async def play() -> None:
         store = open_async_store(url)
-        async with async_engine(url, backend) as engine:
-            work = AsyncSession(engine) if kind == "session" else await engine.connect()
+        async with async_engine(url, backend) as awaited:
+            work = AsyncSession(awaited) if kind == "session" else await awaited.connect()
             if first == "work":
                 await work.execute(write(draft.key.value))
             reply = await store.joined(await async_driver_connection(work)).swap(None, draft)

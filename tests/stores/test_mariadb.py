@@ -218,7 +218,7 @@ def test_own_sessions_are_strict_and_read_committed(store: MariadbStore) -> None
             )
         )[0]
     assert "STRICT_ALL_TABLES" in rows[0][0]
-    assert rows[0][1:] == ("READ-COMMITTED", 1, "utf8mb4_nopad_bin", 2)
+    assert rows[0][1:] == ("READ-COMMITTED", 1, "utf8mb4_nopad_bin", 1)
 
 
 def test_the_clock_is_the_servers_whatever_the_time_zone(store: MariadbStore, mariadb_url: str) -> None:

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -134,6 +135,7 @@ def test_a_batch_answers_each_swap_as_a_single_one_would(store: Any) -> None:
     assert [type(reply) for reply in replies] == [Swapped, Stale, Swapped, Stale, Stale]
     assert replies[1].current.stamp == replies[3].current.stamp == "old"
     assert replies[4].current is None
+    assert [store.read(key).current.stamp for key in (taken, overtaken)] == ["old", "old"]
     after = store.read(owned).current
     assert (after.fence, after.created_at) == (before.fence, before.created_at)
     assert after.settled == Settled(True, '{"é": "\U0001f600"}')
@@ -160,12 +162,17 @@ def test_a_batch_writes_every_field_that_a_single_swap_writes(store: Any) -> Non
     assert store.read(bare.key).current.settled is None
 
 
-def test_a_replay_writes_no_wal_takes_no_number_and_no_transaction_id(store: Any, session: Any) -> None:
+def test_a_replay_writes_no_wal_takes_no_number_and_no_transaction_id(empty_database: str) -> None:
+    """In a table of one record: on a full page any reader may clear away, and log, what writers left there."""
     key = new_key()
-    store.swap(None, claim(key))
-    store.swap("a", settled(claim(key)))
     again = Swap(None, claim(key, "rival"))
-    with session.transaction():
+    with (
+        closing(postgres.PostgresStore(empty_database)) as store,
+        psycopg.connect(empty_database) as session,
+    ):
+        store.migrate()
+        store.swap(None, claim(key))
+        store.swap("a", settled(claim(key)))
         before = session.execute("SELECT last_value FROM umavez_fence").fetchone()
         cursor = psycopg.RawCursor(session)
         values.adapt(cursor)

@@ -20,6 +20,10 @@ psycopg = pytest.importorskip("psycopg")
 postgres = pytest.importorskip("umavez.stores.postgres")
 
 
+PATIENCE = "-c lock_timeout=2000"
+"""A joined claim must never block in the server; if it does, the test fails instead of hanging."""
+
+
 def new_key() -> Key:
     return Key("joined", "submit", secrets.token_hex(8))
 
@@ -44,14 +48,14 @@ def store(postgres_url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def mine(postgres_url: str) -> Iterator[Any]:
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(postgres_url, options=PATIENCE) as connection:
         yield connection
         connection.rollback()
 
 
 @pytest.fixture
 def theirs(postgres_url: str) -> Iterator[Any]:
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(postgres_url, options=PATIENCE) as connection:
         yield connection
         connection.rollback()
 

@@ -280,3 +280,25 @@ def test_a_closed_store_opens_again_at_the_next_use(store: Any) -> None:
     store.close()
     store.close()
     assert store.read(claim("k", "s").key).current.stamp == "s"
+
+
+def test_a_clock_that_is_off_by_centuries_is_refused_before_anything_is_written(store: Any, clock: Clock) -> None:
+    draft = claim("k", "s")
+    for years in (-40, 300):
+        clock.offset = years * 365 * DAY
+        with pytest.raises(StoreUnavailable, match="CLOCK"):
+            store.swap(None, draft)
+    clock.offset = 0
+    assert store.read(draft.key).current is None
+
+
+def test_a_key_that_lives_again_is_found_once_in_spite_of_old_entries(
+    store: Any, client: redis.Redis, prefix: str
+) -> None:
+    draft = claim("k", "s")
+    store.swap(None, draft)
+    store.swap("s", done(draft, "t"))
+    client.delete(key_of(prefix, "k"))
+    store.swap(None, claim("k", "u"))
+    assert [record.stamp for record in store.find(Query())] == ["u"]
+    assert entries(client, prefix, "status:SUCCESS") == []

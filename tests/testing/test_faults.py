@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from umavez import CannotTell, Happened, NotHappened, Once, OperationInProgress, StoreError
+from umavez import (
+    AsyncOnce,
+    CannotTell,
+    Happened,
+    NotHappened,
+    Once,
+    OperationInProgress,
+    OutcomeUnknown,
+    StoreError,
+)
 from umavez.core.key import Key
 from umavez.core.protocol import (
     Asking,
@@ -269,3 +278,24 @@ def test_the_async_wrappers_do_the_same() -> None:
 
 def _draft(stamp: str) -> Any:
     return Draft(KEY, stamp, Status.PENDING, True, 1, 30_000)
+
+
+def test_the_async_engine_holds_what_is_unknown_though_the_answer_to_the_doubt_is_lost() -> None:
+    async def story(nth: int) -> list[str]:
+        clock = ManualClock()
+        store = AsyncMemoryStore(clock)
+        _prepared(store._store, clock, "lapsed")
+        ledger = ["the first attempt's"]
+
+        async def charge() -> None:
+            ledger.append("again")
+
+        for engine in (AsyncFailAfter(store, nth), store):
+            once = AsyncOnce(engine, scope="shop")
+            with pytest.raises(OutcomeUnknown):
+                await once.run("charge", key="42", call=charge, unknown="hold")
+            await once.close()
+        return ledger
+
+    for nth in (1, 2, 3):
+        assert asyncio.run(story(nth)) == ["the first attempt's"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Annotated, Any
 
 import typer
@@ -68,5 +68,17 @@ def umavez(
     """
 
 
+def _commands_of_others() -> None:
+    """Commands that stand above this layer (the systems') add themselves through the entry point `umavez.commands`."""
+    for entry in entry_points(group="umavez.commands"):
+        try:
+            entry.load()(app)
+        except ModuleNotFoundError as missing:
+            # Installed without the extra that brings its dependencies: then the command is not offered.
+            if missing.name is None or missing.name.partition(".")[0] in ("umavez", "umavez_systems"):
+                raise
+
+
 for group in GROUPS:
     group.add(app)
+_commands_of_others()

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from umavez.errors import NotStorable
 
-_PLAIN = (str, int, bool, type(None))
+_PLAIN = (int, bool, type(None))
 
 
 def canonical(value: object) -> bytes:
@@ -36,6 +36,9 @@ _ENCODE = json.JSONEncoder(
 
 def _form(value: Any) -> Any:
     kind = type(value)
+    if kind is str:
+        # NUL marks what is not text (below); a text that begins with it is marked too, so that none can pose.
+        return f"\u0000s:{value}" if value[:1] == "\u0000" else value
     if kind in _PLAIN:
         return value
     if kind is dict:
@@ -66,7 +69,7 @@ def _special(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return {"bytes": bytes(value).hex()}
+        return {"\u0000bytes": bytes(value).hex()}
     return _container(value)
 
 

@@ -37,6 +37,7 @@ Ask = Callable[..., Any]
 Unknown = Literal["rerun", "hold"] | Ask
 Mismatch = Literal["reject", "replay"]
 Exceptions = tuple[type[BaseException], ...]
+FOREVER = 100 * 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,10 @@ class Policy:
             raise NotDeclared(f'unknown={self.unknown!r} is not one of "rerun", "hold" or a callable that asks.')
         if self.mismatch not in ("reject", "replay"):
             raise ConfigurationError(f'mismatch={self.mismatch!r} is not "reject" or "replay".')
-        if self.lease < 0.05 or self.keep <= 0 or self.wait < 0:
-            raise ConfigurationError("lease must be at least 0.05 s, keep above 0 and wait not negative.")
+        if not (0.05 <= self.lease < FOREVER and 0 < self.keep < FOREVER and 0 <= self.wait < FOREVER):
+            raise ConfigurationError(
+                "lease must be at least 0.05 s, keep above 0, wait not below 0, all under 100 years."
+            )
         if self.max_retries < 0 or self.max_body < 0:
             raise ConfigurationError("max_retries and max_body must not be negative.")
         # Computed here, once, because every call needs them.

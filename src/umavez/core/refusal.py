@@ -25,7 +25,9 @@ def revived(text: str, codec: Codec, key: Key) -> BaseException:
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         return Refused(form["message"], form["error"])
     # Not through __init__: its signature is the author's business, and it may do more than remember.
-    error = kind.__new__(kind)
-    error.args = tuple(form.get("args", (form["message"],)))
+    args = tuple(form.get("args", (form["message"],)))
+    # With its arguments: an OSError keeps its number outside of them, and __new__ is what puts it there.
+    error = kind.__new__(kind, *args)
+    error.args = args
     vars(error).update(form.get("state", {}))
     return error if str(error) == form["message"] else Refused(form["message"], form["error"])

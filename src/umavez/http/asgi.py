@@ -15,11 +15,12 @@ from typing import Any
 from umavez.aio import AsyncOnce
 from umavez.core.protocol import Intent
 from umavez.errors import StoreError, UmavezError
-from umavez.http.asgi_run import JoinedRun, Over, Run, body_source, fetched, send_answer
+from umavez.http.asgi_run import JoinedRun, Run, body_source, fetched, send_answer
 from umavez.http.exchange import Exchange, current, entity_of, unprotected
+from umavez.http.keyed import Over, joined_arguments
 from umavez.http.principal import Principal
 from umavez.http.problem import Problem
-from umavez.http.route import ENGINE_OPTIONS, Route
+from umavez.http.route import Route
 from umavez.http.spool import Spool, refuse_declared
 from umavez.http.status import asked_key, policy_answer, status_answer
 
@@ -227,14 +228,3 @@ async def _body(route: Route, receive: Receive) -> bytes | Spool | None:
             return None
         spool.add(message.get("body", b""))
     return spool
-
-
-def joined_arguments(route: Route, intent: Intent) -> dict[str, Any]:
-    """How `once.joined` is told about a request."""
-    options = {name: value for name, value in route.contract.engine.items() if name in ENGINE_OPTIONS}
-    for name in ("unknown", "heartbeat", "free"):
-        options.pop(name, None)
-    policy = route.plan.policy
-    options.update(max_body=policy.max_body, max_retries=policy.max_retries)
-    key = intent.key
-    return {"key": key.value, "scope": key.scope, "fingerprint": intent.fingerprint, **options}

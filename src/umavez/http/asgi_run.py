@@ -10,26 +10,9 @@ from umavez.aio_attempt import CURRENT, AsyncAttempt
 from umavez.errors import ClaimLost, StoreError
 from umavez.http.answer import Answer, NotFinal, lowered, no_store
 from umavez.http.exchange import Exchange, not_kept, streams, unfinished, unprotected
+from umavez.http.keyed import Keyed, Over
 from umavez.http.route import Contract
 from umavez.http.spool import Spool
-
-
-class Over(Exception):
-    """The run has recorded its outcome and answered by itself: the engine has nothing left to record."""
-
-
-class Keyed:
-    """What a handler finds in `request.state.umavez` (and scope["umavez"]).
-
-    `attempt` has fence, number, checkpoint() and downstream_key(). `connection` is the open transaction of a
-    joined route, and None otherwise; the middleware commits it, together with the response.
-    """
-
-    __slots__ = ("attempt", "connection")
-
-    def __init__(self, attempt: AsyncAttempt, connection: Any = None) -> None:
-        self.attempt = attempt
-        self.connection = connection
 
 
 class _Capture:
@@ -145,13 +128,15 @@ class Run(_Capture):
 
     async def _finish(self, answer: Answer) -> None:
         """Record the outcome, then let the answer go."""
-        answer, self.answer = await self._recorded(answer, whole=True), answer
+        answer, self.answer = await recorded(self._attempt, self._exchange, self._contract, answer, whole=True), answer
         self._open_gate()
         await send_answer(self._real_send, answer)
 
     async def _pass_on(self) -> None:
         """Let the answer go as it comes. First recorded: a stream cut off halfway must not run again."""
-        answer = await self._recorded(Answer(self._status, self._headers, b""), whole=False)
+        answer = await recorded(
+            self._attempt, self._exchange, self._contract, Answer(self._status, self._headers, b""), whole=False
+        )
         self._passing = True
         self._open_gate()
         start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
@@ -163,21 +148,24 @@ class Run(_Capture):
             await self._real_send({"type": "http.response.body", "body": self._chunks, "more_body": True})
         return None
 
-    async def _recorded(self, answer: Answer, *, whole: bool) -> Answer:
-        """Record what `answer` means; returns what the client is told."""
-        try:
-            if not self._contract.is_final(answer.status):
-                await self._attempt.fail(unfinished(answer))
-            elif whole:
-                await self._attempt.succeed(self._exchange.value(self._contract, answer))
-            else:
-                await self._attempt.succeed(not_kept(answer, self._contract))
-        except ClaimLost as lost:
-            return self._exchange.refusal(lost)
-        except StoreError:
-            # It happened. Told 503 the client would try again; told the truth it has no reason to.
-            return answer._replace(headers=[*no_store(answer.headers), unprotected(b"not-recorded")])
-        return answer._replace(headers=no_store(answer.headers))
+
+async def recorded(
+    attempt: AsyncAttempt, exchange: Exchange, contract: Contract, answer: Answer, *, whole: bool
+) -> Answer:
+    """Record what `answer` means; returns what the client is told. Without `whole` the body is not kept."""
+    try:
+        if not contract.is_final(answer.status):
+            await attempt.fail(unfinished(answer))
+        elif whole:
+            await attempt.succeed(exchange.value(contract, answer))
+        else:
+            await attempt.succeed(not_kept(answer, contract))
+    except ClaimLost as lost:
+        return exchange.refusal(lost)
+    except StoreError:
+        # It happened. Told 503 the client would try again; told the truth it has no reason to.
+        return answer._replace(headers=[*no_store(answer.headers), unprotected(b"not-recorded")])
+    return answer._replace(headers=no_store(answer.headers))
 
 
 class JoinedRun(_Capture):

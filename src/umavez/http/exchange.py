@@ -5,10 +5,11 @@ from __future__ import annotations
 import hmac
 import threading
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from umavez.core.key import MAX_LENGTH, Key
+from umavez.core.key import MAX_LENGTH, Key, prefix_of
 from umavez.core.protocol import Intent
 from umavez.errors import ConfigurationError, NotDeclared, UmavezError
 from umavez.http.answer import (
@@ -34,6 +35,9 @@ from umavez.plan import Plans
 
 METHODS = ("POST", "PATCH")
 """Methods that the default contract covers; the others are idempotent by definition and join by a Route of their own."""
+
+_prefix = lru_cache(maxsize=10_000)(prefix_of)
+"""Callers come back: what their keys begin with is made once."""
 
 STREAMED = 2
 """Third mark of a kept answer: it happened, but its body went out unkept."""
@@ -80,15 +84,15 @@ class Exchange:
         """The engine's key: whose (`scope`), which operation, and which call of it on which concrete path."""
         if self._secret is not None:
             text = hmac.digest(self._secret, b"%d:%b%b" % (len(path), _bytes(path), value.encode()), "sha256").hex()
-            return Key(scope, route.operation, text)
+            return Key(scope, route.operation, text, _prefix(scope, route.operation))
         if route.concrete:
-            return Key(scope, route.operation, value)
+            return Key(scope, route.operation, value, _prefix(scope, route.operation))
         # The path belongs to the key, not only to the fingerprint: where other content is forgiven
         # (mismatch="replay"), a key must still never show another resource's answer. Keys hold no space.
         text = f"{value} {path}"
         if len(text) > MAX_LENGTH or not path.isascii():
             text = sha256(b"%d:%b%b" % (len(value), value.encode(), _bytes(path))).hexdigest()
-        return Key(scope, route.operation, text)
+        return Key(scope, route.operation, text, _prefix(scope, route.operation))
 
     def intent(self, route: Route, key: Key, path: str, query: bytes, content_type: str, body: bytes) -> Intent:
         """What a request with its body at hand means to do once."""

@@ -47,7 +47,9 @@ class Scopes:
     def __init__(self, scope: str) -> None:
         if "/" in scope:
             # Else service "a" with principal "b/c" and service "a/b" with principal "c" would share keys.
-            raise ConfigurationError(f"scope={scope!r}: leave out the slash, which divides the service from its callers.")
+            raise ConfigurationError(
+                f"scope={scope!r}: leave out the slash, which divides the service from its callers."
+            )
         self._prefix = f"{scope}/"
 
     def of(self, principal: str | Anonymous) -> str:

@@ -57,7 +57,9 @@ def contract(**options: Any) -> Contract:
     engine = {name: options.pop(name) for name in ENGINE_OPTIONS & options.keys()}
     known = {one.name for one in fields(Contract)} - {"engine"}
     if strange := sorted(options.keys() - known):
-        raise ConfigurationError(f"{strange[0]!r} is no option of a route; known are {', '.join(sorted(known | ENGINE_OPTIONS))}.")
+        raise ConfigurationError(
+            f"{strange[0]!r} is no option of a route; known are {', '.join(sorted(known | ENGINE_OPTIONS))}."
+        )
     for name in ("final", "not_final"):
         options[name] = frozenset(options.get(name, ()))
     options["keep_headers"] = KEPT_HEADERS | _names(options.get("keep_headers", ()))
@@ -92,6 +94,8 @@ class Route:
     def bind(self, plans: Plans) -> Route:
         """Declare the operation to the engine. Raises NotDeclared without unknown=."""
         options = {"max_retries": UNBOUNDED, **self.contract.engine}
+        if self.contract.joined is not None:
+            options["unknown"] = "rerun"  # it commits with its effect, so nothing can be unknown
         options["free"] = (TryAgain, *options.get("free", ()))
         # The body's own limit decides; what the codec makes of it may be six times as long.
         options["max_body"] = self.contract.max_response * 6 + 65_536

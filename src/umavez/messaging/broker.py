@@ -96,3 +96,10 @@ class Backoff:
     def spent(self, attempts: int) -> bool:
         """Whether attempt number `attempts` was the last."""
         return attempts >= self.limit
+
+
+USUAL = Backoff()
+"""For a message that was refused or failed."""
+
+OUTAGE = Backoff(first=0.2, cap=10.0)
+"""For a broker or database that is away; its limit counts for nothing, an outage is waited out."""

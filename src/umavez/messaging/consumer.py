@@ -12,7 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from umavez.messaging.broker import Backoff, Broker, BrokerUnavailable, Delivery, Poison, Subscription
+from umavez.messaging.broker import (
+    OUTAGE,
+    USUAL,
+    Backoff,
+    Broker,
+    BrokerUnavailable,
+    Delivery,
+    Poison,
+    Subscription,
+)
 from umavez.messaging.message import Message
 from umavez.messaging.stopping import paused
 
@@ -32,8 +41,8 @@ class ConsumerSettings:
     drain: float = 30.0
     renew: float = 15.0
     wait: float = 1.0
-    backoff: Backoff = Backoff()
-    outage: Backoff = Backoff(first=0.2, cap=10.0)
+    backoff: Backoff = USUAL
+    outage: Backoff = OUTAGE
 
 
 class Consumer:
@@ -55,6 +64,7 @@ class Consumer:
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._finished: list[Delivery] = []
         self._some_finished = asyncio.Event()
+        self._flush_lock = asyncio.Lock()
         self.handled = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -65,8 +75,9 @@ class Consumer:
                 subscription = await self._broker.subscribe(
                     self._subscriber, self._topics, prefetch=self._settings.parallel * 2
                 )
+                failures = 0
                 try:
-                    failures = await self._consumed(subscription, stop)
+                    await self._consumed(subscription, stop)
                 finally:
                     await subscription.close()
             except BrokerUnavailable as error:
@@ -74,17 +85,17 @@ class Consumer:
                 log.warning("consumer %s waits: %s", self._subscriber, error)
                 await paused(stop, self._settings.outage.pause(failures))
 
-    async def _consumed(self, subscription: Subscription, stop: asyncio.Event) -> int:
+    async def _consumed(self, subscription: Subscription, stop: asyncio.Event) -> None:
         flusher = asyncio.create_task(self._flushing(subscription))
         renewer = asyncio.create_task(self._renewing(subscription))
         try:
             while not stop.is_set():
                 await self._started(subscription, stop)
-            return 0
         finally:
             await self._drained()
-            for task in (flusher, renewer):
-                task.cancel()
+            async with self._flush_lock:  # a flusher cut off in the middle would let deliveries come again
+                flusher.cancel()
+            renewer.cancel()
             await asyncio.gather(flusher, renewer, return_exceptions=True)
             await self._flushed(subscription)
 
@@ -105,9 +116,7 @@ class Consumer:
 
     async def _one(self, subscription: Subscription, delivery: Delivery) -> None:
         try:
-            if self._settings.backoff.limit < delivery.attempts:
-                # Earlier attempts ended without a word, so the handler may be what kills the process.
-                raise Poison(f"{delivery.attempts - 1} attempts ended without an answer.")
+            self._refuse_deadly(delivery)
             await self._handle(delivery.message)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the delivery's failure, not ours
             await self._failed(subscription, delivery, error)
@@ -115,6 +124,11 @@ class Consumer:
         self.handled += 1
         self._finished.append(delivery)
         self._some_finished.set()
+
+    def _refuse_deadly(self, delivery: Delivery) -> None:
+        """Raises Poison when every allowed attempt ended without a word: the handler may be what kills the process."""
+        if delivery.attempts > self._settings.backoff.limit:
+            raise Poison(f"{delivery.attempts - 1} attempts ended without an answer.")
 
     async def _failed(self, subscription: Subscription, delivery: Delivery, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
@@ -136,13 +150,14 @@ class Consumer:
     async def _flushed(self, subscription: Subscription) -> None:
         """Everything that was finished meanwhile is marked together."""
         self._some_finished.clear()
-        finished, self._finished = self._finished, []
-        if not finished:
-            return
-        try:
-            await subscription.finish(finished)
-        except BrokerUnavailable as lost:
-            log.warning("%d deliveries could not be marked as done, they come again: %s", len(finished), lost)
+        async with self._flush_lock:
+            finished, self._finished = self._finished, []
+            if not finished:
+                return
+            try:
+                await subscription.finish(finished)
+            except BrokerUnavailable as lost:
+                log.warning("%d deliveries could not be marked as done, they come again: %s", len(finished), lost)
 
     async def _renewing(self, subscription: Subscription) -> None:
         while True:

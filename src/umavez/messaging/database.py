@@ -6,7 +6,7 @@ A connection that has met an error is dropped, never used again: whatever was be
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import NamedTuple, TypeVar
 
@@ -111,7 +111,5 @@ class Database:
 
 
 async def _closed(line: Line) -> None:
-    try:
+    with suppress(Exception):  # closing is courtesy; the line is never used again either way
         await line.close()
-    except Exception:  # noqa: BLE001, S110 - closing is courtesy; the line is never used again either way
-        pass

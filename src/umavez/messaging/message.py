@@ -59,7 +59,9 @@ class Message:
         try:
             body = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         except (TypeError, ValueError) as error:
-            raise NotStorable(f"A message for {topic} cannot be written as JSON ({error}); give plain values.") from error
+            raise NotStorable(
+                f"A message for {topic} cannot be written as JSON ({error}); give plain values."
+            ) from error
         name = str(uuid4()) if key is None else message_id(key)
         return cls(topic, body, name, headers, aggregate, available_at)
 
@@ -94,7 +96,9 @@ def _complaint(message: Message) -> str:
     if not 0 < len(message.id) <= 255 or not message.id.isascii():
         return f"The id of a message for {message.topic} must be ASCII text; leave it out to get a UUID."
     if len(message.body) > MAX_BODY // 4 and len(message.body.encode()) > MAX_BODY:
-        return f"A message for {message.topic} is above {MAX_BODY} bytes; store the body elsewhere and send its address."
+        return (
+            f"A message for {message.topic} is above {MAX_BODY} bytes; store the body elsewhere and send its address."
+        )
     if message.available_at is not None and message.available_at.tzinfo is None:
         return f"available_at of a message for {message.topic} has no time zone; give an aware datetime."
     return ""

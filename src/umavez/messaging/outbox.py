@@ -1,4 +1,4 @@
-"""Outbox and AsyncOutbox: messages written in the caller's transaction, so that they exist exactly if the change does."""
+"""Outbox and AsyncOutbox: messages written in the caller's transaction, there exactly if the change is."""
 
 from __future__ import annotations
 

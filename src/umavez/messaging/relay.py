@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from umavez.errors import StoreError
 from umavez.messaging.backlog import Backlog, Claimed
-from umavez.messaging.broker import Backoff, Broker, BrokerUnavailable
+from umavez.messaging.broker import OUTAGE, USUAL, Backoff, Broker, BrokerUnavailable
 from umavez.messaging.database import Database
 from umavez.messaging.stopping import paused
 from umavez.stamps import STAMPS
@@ -37,8 +37,8 @@ class RelaySettings:
     poll: float = 0.2
     keep: float = 3600.0
     clean_every: float = 30.0
-    backoff: Backoff = Backoff()
-    outage: Backoff = Backoff(first=0.2, cap=10.0)
+    backoff: Backoff = USUAL
+    outage: Backoff = OUTAGE
 
 
 class Relay:
@@ -94,7 +94,9 @@ class Relay:
         marked = await self._database.run(backlog.done(confirmed, token), atomic=False)
         self.published += marked
         if marked < len(confirmed):
-            log.warning("%d messages were taken over before they were marked; they go out twice", len(confirmed) - marked)
+            log.warning(
+                "%d messages were taken over before they were marked; they go out twice", len(confirmed) - marked
+            )
         await self._put_back(backlog, refused, token)
 
     async def _put_back(self, backlog: Backlog, refused: Sequence[tuple[Claimed, str]], token: str) -> None:

@@ -44,7 +44,7 @@ async def async_driver_connection(connection: Any) -> Any:
 
 def _begun(connection: Any) -> Any:
     """The SQLAlchemy Connection, inside a transaction: its own, or the one a session works with."""
-    if callable(getattr(connection, "connection", None)):
+    if _is_session(connection):
         return connection.connection()
     _refuse_closed(connection)
     # Without this SQLAlchemy would not know of our statements, and commit() would leave them out.
@@ -54,7 +54,7 @@ def _begun(connection: Any) -> Any:
 
 
 async def _abegun(connection: Any) -> Any:
-    if callable(getattr(connection, "connection", None)):
+    if _is_session(connection):
         return await connection.connection()
     _refuse_closed(connection)
     if not connection.in_transaction():
@@ -101,6 +101,11 @@ def _of_sqlalchemy(connection: Any) -> bool:
 
 def _asynchronous(connection: Any) -> bool:
     return any(cls.__module__.startswith("sqlalchemy.ext.asyncio") for cls in type(connection).__mro__)
+
+
+def _is_session(connection: Any) -> bool:
+    """A session has a method where a connection has a property: asked of the type, since the property may raise."""
+    return callable(getattr(type(connection), "connection", None))
 
 
 def _kind(connection: Any) -> str:

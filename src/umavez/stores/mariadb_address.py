@@ -11,7 +11,7 @@ from umavez.stores import without_password
 SESSION = (
     "SET NAMES utf8mb4 COLLATE utf8mb4_nopad_bin,"
     " sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',"
-    " autocommit = 1, innodb_lock_wait_timeout = 2, sql_notes = 0"
+    " autocommit = 1, innodb_lock_wait_timeout = 1, sql_notes = 0"
 )
 """Own connections: strict, or a long text would be cut silently; impatient, or one locked row would stop a lane;
 without notes, for which asyncmy would make a round trip of its own."""
@@ -28,7 +28,7 @@ class Address(NamedTuple):
     user: str
     password: str
     database: str
-    lanes: int = 2
+    lanes: int = 1
     timeout: float = 30.0
     ssl_ca: str = ""
 
@@ -73,7 +73,7 @@ def address_of(url: str) -> Address:
         unquote(split.username or "root"),
         unquote(split.password or ""),
         database,
-        int(_between(options.get("lanes", "2"), "lanes", (1, 64), shown)),
+        int(_between(options.get("lanes", "1"), "lanes", (1, 64), shown)),
         _between(options.get("timeout", "30"), "timeout", (1, 3600), shown),
         options.get("ssl_ca", ""),
     )

@@ -44,13 +44,13 @@ _INSERTED = f"INSERT INTO idempotency_records ({rows.KEY}, fence, created_at, up
 
 def _insert(gate: str = "", opened: str = "", source: str = "now") -> str:
     return (
-        f"WITH {_NOW},{gate} written AS ({_INSERTED}"
+        f"WITH {_NOW}, standing AS MATERIALIZED (SELECT {_read('c')} FROM idempotency_records c"
+        f" WHERE c.digest = $2::bytea),{gate} written AS ({_INSERTED}"
         f" SELECT $2::bytea, $3::text, $4::text, $5::text, nextval('umavez_fence'), now.at, now.at, {_VALUES}"
-        f" FROM {source}"
-        f" WHERE {opened}NOT EXISTS (SELECT FROM idempotency_records r WHERE r.digest = $2::bytea)"
+        f" FROM {source} WHERE {opened}NOT EXISTS (SELECT FROM standing)"
         " ON CONFLICT (digest) DO NOTHING RETURNING fence)"
         f" SELECT {_AT}, written.fence, {_NOTHING} FROM written, now"
-        f" UNION ALL SELECT {_AT}, NULL, {_read('c')} FROM now, idempotency_records c WHERE c.digest = $2::bytea"
+        f" UNION ALL SELECT {_AT}, NULL, standing.* FROM now, standing"
     )
 
 
@@ -74,7 +74,7 @@ UPDATE = _update()
 # In the caller's transaction a rival's uncommitted claim must neither block nor abort it, so the claim first tries
 # an advisory lock that lives as long as the transaction. CASE keeps the lock from being taken for a mere replay.
 JOINED_INSERT = _insert(
-    " gate AS MATERIALIZED (SELECT CASE WHEN EXISTS (SELECT FROM idempotency_records r WHERE r.digest = $2::bytea)"
+    " gate AS MATERIALIZED (SELECT CASE WHEN EXISTS (SELECT FROM standing)"
     " THEN false ELSE pg_try_advisory_xact_lock($19::bigint) END AS opened),",
     "gate.opened AND ",
     "now, gate",
@@ -102,7 +102,6 @@ _ARRAYS = (
     ("fingerprint", "text"),
     ("process_instance_id", "text"),
     ("activity_id", "text"),
-    ("outcome_kept", "boolean"),
     ("result_data", "text"),
     ("error_message", "text"),
     ("progress", "text"),
@@ -111,17 +110,20 @@ _ARRAYS = (
 _ROW = (
     "i.stamp, i.status, i.attempt, now.at + i.lease * interval '1 millisecond',"
     " now.at + i.keep * interval '1 millisecond', i.fingerprint, i.process_instance_id, i.activity_id,"
-    " i.outcome_kept, i.result_data, i.error_message, i.progress, i.evidence"
+    " i.result_data IS NOT NULL, i.result_data, i.error_message, i.progress, i.evidence"
 )
 # Rows come sorted by digest and are met in that order by nested loops, so two batches lock in the same order.
 BATCH = (
     f"WITH {_NOW}, incoming AS MATERIALIZED (SELECT * FROM unnest("
     + ", ".join(f"${number}::{kind}[]" for number, (_, kind) in enumerate(_ARRAYS, 2))
     + f") AS u ({', '.join(name for name, _ in _ARRAYS)})),"
+    # Every key is looked up once. NOT IN is a hashed subplan, which the settings of our connections do not forbid.
+    f" standing AS MATERIALIZED (SELECT {_read('c')}, i.digest AS asked FROM incoming i"
+    " LEFT JOIN idempotency_records c ON c.digest = i.digest WHERE c.stamp IS DISTINCT FROM i.expected),"
     f" inserted AS ({_INSERTED}"
     " SELECT i.digest, i.scope, i.operation_name, i.idempotency_key, nextval('umavez_fence'), now.at, now.at,"
     f" {_ROW} FROM incoming i, now WHERE i.expected IS NULL"
-    " AND NOT EXISTS (SELECT FROM idempotency_records r WHERE r.digest = i.digest)"
+    " AND i.digest NOT IN (SELECT asked FROM standing)"
     " ON CONFLICT (digest) DO NOTHING RETURNING digest, fence),"
     " updated AS (UPDATE idempotency_records r"
     " SET fence = CASE WHEN i.claims THEN nextval('umavez_fence') ELSE r.fence END,"
@@ -131,8 +133,7 @@ BATCH = (
     " RETURNING r.digest, r.fence)"
     f" SELECT {_AT}, inserted.fence, {_NOTHING}, inserted.digest FROM inserted, now"
     f" UNION ALL SELECT {_AT}, updated.fence, {_NOTHING}, updated.digest FROM updated, now"
-    f" UNION ALL SELECT {_AT}, NULL, {_read('c')}, i.digest FROM now, incoming i"
-    " LEFT JOIN idempotency_records c ON c.digest = i.digest WHERE c.stamp IS DISTINCT FROM i.expected"
+    f" UNION ALL SELECT {_AT}, NULL, standing.* FROM now, standing"
 )
 
 SEEN = f"WITH {_NOW} SELECT {_AT}, {_read('c')} FROM now LEFT JOIN idempotency_records c ON c.digest = $2::bytea"

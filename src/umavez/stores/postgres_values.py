@@ -97,7 +97,7 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
     """The parameters of BATCH: a column for each value, sorted by digest."""
     ordered = sorted(swaps, key=_digest)
     columns: list[Any] = list(zip(*map(_row, ordered), strict=True))
-    packed = (pack(column) for pack, column in zip(_PACKING, columns, strict=True))
+    packed = (pack(column) for pack, column in zip(_PACKING, columns, strict=True) if pack is not None)
     return [offset, *packed]
 
 
@@ -110,7 +110,8 @@ def _row(swap: Swap) -> tuple[Any, ...]:
     expected, draft = swap
     if expected is None:
         digest, scope, operation, value = rows.key_of(draft.key)
-        return (digest, None, scope, operation, value, True, True, *rows.values_of(draft))
+        # An insert always takes a fence and begins a life, so it need not say so.
+        return (digest, None, scope, operation, value, False, False, *rows.values_of(draft))
     digest = draft.key.digest
     return (digest, expected, None, None, None, draft.claims, draft.fresh, *rows.values_of(draft))
 
@@ -159,7 +160,10 @@ def _bigints(values: Sequence[int | None]) -> Column | None:
     return _array(_BIGINTS, None in values, elements)
 
 
-def _booleans(values: Sequence[bool]) -> Column:
+def _booleans(values: Sequence[bool]) -> Column | None:
+    """Absent when all are false: each array costs the server a microsecond for each of its elements."""
+    if True not in values:
+        return None
     return _array(_BOOLEANS, False, [_TRUE if value else _FALSE for value in values])
 
 
@@ -177,6 +181,6 @@ _PACKING: Sequence[Any] = (
     _bigints,
     _bigints,
     *[_texts] * 3,
-    _booleans,
+    None,  # outcome_kept: the statement tells it by result_data
     *[_texts] * 4,
 )

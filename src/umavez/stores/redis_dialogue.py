@@ -19,7 +19,7 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis_address import Address
-from umavez.stores.redis_value import indexes_for, matches, packed, quoted, record_of, rest_of
+from umavez.stores.redis_value import PADDED, indexes_for, matches, packed, quoted, record_of, rest_of
 
 T = TypeVar("T")
 Dialogue = Generator[bytes, Any, T]
@@ -34,6 +34,7 @@ REFUSALS = frozenset(
     (
         "ASK",
         "BUSY",
+        "CLOCK",
         "CLUSTERDOWN",
         "LOADING",
         "MASTERDOWN",
@@ -84,32 +85,35 @@ class Dialogues:
 
     def swap(self, expected: str | None, draft: Draft) -> Dialogue[Swapped | Stale]:
         """See Store.swap."""
-        key, stamp = draft.key, quoted(draft.stamp)
+        stamp = quoted(draft.stamp)
+        command = self._swapping(expected, draft, stamp)
+        reply = yield command
+        if type(reply) is not list:
+            reply = yield from self._again(SWAP, command, reply)
+        if len(reply) == 2:
+            return Stale(self._current(reply[0], draft.key), reply[1])
+        if reply[2] != stamp:
+            raise ForeignReply
+        return Swapped(reply[0], reply[1])
+
+    def _swapping(self, expected: str | None, draft: Draft, stamp: bytes) -> bytes:
+        """The command for `swap.lua`, whose head names the arguments."""
         instance = draft.process_instance
-        words = (
+        return packed(
             "EVALSHA",
             SWAP.sha,
             1,
-            f"{self._prefix}:{key.digest.hex()}",
+            f"{self._prefix}:{draft.key.digest.hex()}",
             "" if expected is None else quoted(expected),
             self._clock.offset,
             stamp,
-            draft.status.value,
+            PADDED[draft.status],
             "" if instance is None else quoted(instance),
             rest_of(draft),
             ("c" if draft.claims else "") + ("f" if draft.fresh else ""),
             "" if draft.lease is None else draft.lease,
             "" if draft.keep is None else draft.keep,
         )
-        command = packed(*words)
-        reply = yield command
-        if type(reply) is not list:
-            reply = yield from self._again(SWAP, command, reply)
-        if len(reply) == 2:
-            return Stale(self._current(reply[0], key), reply[1])
-        if reply[2] != stamp:
-            raise ForeignReply
-        return Swapped(reply[0], reply[1])
 
     def find(self, query: Query) -> Dialogue[list[Record]]:
         """See Store.find. A whole key is looked up; all else goes through the indexes."""
@@ -169,21 +173,26 @@ class Dialogues:
             self._checked((yield script.load()))
         return f"Redis {version} at {self._where} is ready: its scripts are loaded; it needs no tables."
 
-    def _run(self, script: Script, words: tuple[Any, ...]) -> Dialogue[Any]:
+    def _run(self, script: Script, words: tuple[Any, ...]) -> Dialogue[list[Any]]:
         """The script's answer; a server that has forgotten the script is taught it again."""
         command = packed(*words)
         reply = yield command
-        return (yield from self._again(script, command, reply)) if isinstance(reply, ReplyError) else reply
+        return reply if type(reply) is list else (yield from self._again(script, command, reply))
 
-    def _again(self, script: Script, command: bytes, reply: Any) -> Dialogue[Any]:
+    def _again(self, script: Script, command: bytes, reply: Any) -> Dialogue[list[Any]]:
         if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
             self._checked((yield script.load()))
             reply = yield command
-        return self._checked(reply)
+        answer = self._checked(reply)
+        if not isinstance(answer, list):
+            raise ForeignReply
+        return answer
 
-    def _current(self, value: bytes | None, key: Key) -> Record | None:
+    def _current(self, value: Any, key: Key) -> Record | None:
         if value is None:
             return None
+        if type(value) is not bytes:
+            raise ForeignReply
         try:
             record = record_of(value, key)
         except (LookupError, TypeError, ValueError) as error:

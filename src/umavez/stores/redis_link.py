@@ -16,7 +16,7 @@ from hiredis import ProtocolError, Reader
 from umavez.errors import StoreError
 from umavez.stores.redis_address import Address
 from umavez.stores.redis_greeting import admit, greeting
-from umavez.stores.redis_pipe import uncertain, unreachable
+from umavez.stores.redis_pipe import not_opened, uncertain, unreachable
 
 FLIGHT = 8
 """Commands in one write. More would leave the server idle while tasks run, and tasks idle while it answers."""
@@ -142,7 +142,7 @@ async def open_link(address: Address) -> Link:
                 lambda: Link(address), address.host, address.port, ssl=address.tls, server_hostname=name
             )
     except OSError as error:  # TimeoutError is one too
-        raise unreachable(address) from error
+        raise not_opened(address, error) from error
     try:
         # Failures come back as values, so that none of the futures is left unlooked at.
         replies = await asyncio.gather(*map(link.call, greeting(address)), return_exceptions=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import ssl
 import threading
 import time
 import weakref
@@ -20,7 +21,7 @@ from typing import Any
 
 from hiredis import ProtocolError, Reader
 
-from umavez.errors import StoreError, StoreUnavailable, StoreUncertain
+from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis_address import Address
 from umavez.stores.redis_greeting import admit, greeting
 
@@ -216,7 +217,7 @@ def _opened(address: Address) -> Wire:
     except (OSError, ProtocolError) as error:
         if wire is not None:
             wire.close()
-        raise unreachable(address) from error
+        raise not_opened(address, error) from error
     except BaseException:
         if wire is not None:
             wire.close()
@@ -234,6 +235,15 @@ def _connected(address: Address) -> socket.socket:
         plain.close()
         raise
     return connection
+
+
+def not_opened(address: Address, error: BaseException) -> StoreUnavailable | ConfigurationError:
+    """Why there is no connection: trying again helps, except with a certificate that is not trusted."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConfigurationError(
+            f"The certificate of Redis at {address} is not trusted; name its authority's PEM file with ca=."
+        )
+    return unreachable(address)
 
 
 def unreachable(address: Address) -> StoreUnavailable:

@@ -18,6 +18,9 @@ _encode: Callable[[str], str] = json.encoder.encode_basestring
 _decode = json.JSONDecoder().raw_decode
 _STATUS = {status.value: status for status in Status}
 
+PADDED = {status: f'"{status.value}"'.ljust(9) for status in Status}
+"""Each status as it stands in a value: quoted, and as wide as the widest."""
+
 STATUSES = tuple(_STATUS)
 """The names of the status indexes."""
 
@@ -59,7 +62,7 @@ def rest_of(draft: Draft) -> bytes:
 def record_of(value: bytes, key: Key | None = None) -> Record | None:
     """The record in `value`, bearing `key` if given; None if it is the record of another key."""
     fields, _ = _decode(value.decode("utf-8", "surrogatepass"))
-    fence, created, updated, lease, expires, stamp, name, instance = fields[:8]
+    fence, created, updated, lease, expires, name, stamp, instance = fields[:8]
     attempt, kept, fingerprint, activity, body, error, progress, evidence, scope, operation, text = fields[8:]
     if key is None:
         key = Key(scope, operation, text)

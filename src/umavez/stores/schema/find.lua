@@ -14,7 +14,7 @@ local index = prefix .. ':' .. kind .. ':' .. name
 local edge = ARGV[5] == '' and '+inf' or format('%.0f', now - ARGV[5])
 
 local function belongs(value)
-  local status, rest = match(value, '^%[%d+,%d+,%d+,%w+,%w+,"[^"]*","(%u+)",()')
+  local status, rest = match(value, '^%[%d+,%d+,%d+,%s*%w+,%s*%w+,"(%u+)"%s*,"[^"]*",()')
   if not status then
     return false
   end

@@ -12,7 +12,7 @@ local prefix = ARGV[2]
 local expiry = prefix .. ':expiry'
 
 local function lives(value)
-  local expires, status = match(value, '^%[%d+,%d+,%d+,%w+,(%w+),"[^"]*","(%u+)",')
+  local expires, status = match(value, '^%[%d+,%d+,%d+,%s*%w+,%s*(%w+),"(%u+)"%s*,')
   return status and (expires == 'null' or tonumber(expires) > edge), status
 end
 

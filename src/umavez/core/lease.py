@@ -1,0 +1,40 @@
+"""Named leases as records: PENDING while held, FAILED once released, never settled.
+
+The protocol's own admission lets one holder in at a time and gives every holder a higher fence; this adds what a
+lease needs beyond an operation: giving it back, and proving inside somebody's transaction that it is still held.
+"""
+
+from __future__ import annotations
+
+from umavez.core.flow import Swap, SwapFlow, Swapped
+from umavez.core.policy import Policy
+from umavez.core.protocol import Claim, fail
+from umavez.core.record import Millis
+from umavez.errors import ClaimLost
+
+OPERATION = "lease"
+RELEASED = "released"
+FOREVER = 2**31 - 2
+"""As many holders as the attempt counter can count."""
+KEEP = 86_400.0
+"""Seconds that a released lease is still shown before the sweep may remove it."""
+
+
+def policy(lease: float, wait: float) -> Policy:
+    """The policy of a lease: whoever comes after it lapsed takes over, for ever."""
+    return Policy("rerun", lease=lease, wait=wait, keep=KEEP, max_retries=FOREVER)
+
+
+def release(claim: Claim, keep: Millis, stamp: str) -> SwapFlow[Claim]:
+    """Give the lease back. Raises ClaimLost when somebody else has it."""
+    return fail(claim, RELEASED, keep, stamp)
+
+
+def prove(claim: Claim) -> SwapFlow[None]:
+    """Renew under the same stamp, so that the claim in memory stays true whether the transaction commits or not.
+
+    The store holds the record for the rest of the transaction: nobody takes over before it ends. Raises ClaimLost.
+    """
+    reply = yield Swap(claim.draft.stamp, claim.draft._replace(claims=False))
+    if not isinstance(reply, Swapped):
+        raise ClaimLost(claim.draft.key)

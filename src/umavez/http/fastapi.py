@@ -1,0 +1,113 @@
+"""FastAPI: contracts declared on the routes themselves, enforced by the ASGI shell, and written into OpenAPI.
+
+    @app.post("/charges", status_code=201)
+    @idempotent(unknown="hold", required=True)
+    async def charge(order: Order, key: Key) -> Charge: ...
+
+    protect(app, once=AsyncOnce("postgresql://…", scope="shop"), principal=current_user)
+
+Call `protect` before middleware that authenticates is added: what is added later stands further outside, and a
+replay must come after authentication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, FastAPI, Request
+
+from umavez.aio import AsyncOnce
+from umavez.errors import ConfigurationError
+from umavez.http.asgi import Idempotency
+from umavez.http.keyed import Keyed
+from umavez.http.openapi import described
+from umavez.http.principal import ANONYMOUS
+from umavez.http.route import Route, contract
+
+F = TypeVar("F", bound=Callable[..., Any])
+MARK = "__umavez_contract__"
+
+
+def idempotent(**options: Any) -> Callable[[F], F]:
+    """Declare the contract of an endpoint: unknown=, required=, keep=, … (see Contract and the engine's Policy)."""
+    contract(**options)
+
+    def mark(endpoint: F) -> F:
+        setattr(endpoint, MARK, options)
+        return endpoint
+
+    return mark
+
+
+def protect(app: FastAPI, *, once: AsyncOnce, principal: Any, **options: Any) -> None:
+    """Enforce the contracts of `app`. `principal` gets the Request and says who is calling, or is ANONYMOUS.
+
+    `options` are those of Exchange; with unknown= they are also the contract of every POST and PATCH without its own.
+    """
+    who = principal if principal is ANONYMOUS else _of_request(principal)
+    middleware: list[Idempotency] = []
+
+    def build(inner: Any) -> Idempotency:
+        # Built when the app starts, so that routes added after this call count too.
+        middleware[:] = [Idempotency(inner, once=once, principal=who, routes=routes_of(app), **options)]
+        return middleware[0]
+
+    app.add_middleware(build)
+    _publish(app, lambda: middleware[0] if middleware else build(app.router))
+
+
+def _of_request(principal: Any) -> Callable[[Any], Any]:
+    if not callable(principal):
+        raise ConfigurationError("principal= must be a callable that takes the Request, or ANONYMOUS.")
+    return lambda scope: principal(Request(scope))
+
+
+def _publish(app: FastAPI, middleware: Callable[[], Idempotency]) -> None:
+    """Make `app.openapi()` tell about keys."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = described(plain(), middleware().exchange)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to extend the document
+
+
+def routes_of(app: Any) -> list[Route]:
+    """The routes whose endpoints bear a contract."""
+    return [
+        Route(method, path, **getattr(endpoint, MARK))
+        for path, methods, endpoint in _endpoints(app.routes, "")
+        if hasattr(endpoint, MARK)
+        for method in sorted(methods)
+    ]
+
+
+def _endpoints(routes: Iterable[Any], prefix: str) -> Iterator[tuple[str, set[str], Any]]:
+    for route in routes:
+        path = prefix + getattr(route, "path", "")
+        inner = getattr(route, "routes", None)
+        if inner:
+            yield from _endpoints(inner, path)
+        elif getattr(route, "endpoint", None) is not None:
+            yield path, getattr(route, "methods", None) or set(), route.endpoint
+
+
+def keyed(request: Request) -> Keyed | None:
+    """The key that a request runs under; None for a request without one."""
+    found = getattr(request.state, "umavez", None)
+    return found if isinstance(found, Keyed) else None
+
+
+def joined_connection(request: Request) -> Any:
+    """The transaction of a joined route, to write through. Raises ConfigurationError where there is none."""
+    found = keyed(request)
+    if found is None or found.connection is None:
+        raise ConfigurationError("This route has no transaction: declare it with joined=, and required=True.")
+    return found.connection
+
+
+Key = Annotated[Keyed | None, Depends(keyed)]
+Connection = Annotated[Any, Depends(joined_connection)]

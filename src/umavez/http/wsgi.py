@@ -1,0 +1,191 @@
+"""The WSGI shell: Flask, Django under WSGI, and every other app that is called with environ and start_response.
+
+app.wsgi_app = Idempotency(app.wsgi_app, once=Once(...), principal=lambda environ: ..., unknown="hold")
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+
+from umavez.core.protocol import Intent
+from umavez.errors import StoreError, UmavezError
+from umavez.http.answer import Answer
+from umavez.http.exchange import Exchange, current, entity_of, unprotected
+from umavez.http.keyed import Over, joined_arguments
+from umavez.http.problem import Problem
+from umavez.http.route import Route
+from umavez.http.spool import PIECE, Spool, refuse_declared
+from umavez.http.status import asked_key, policy_answer, status_answer
+from umavez.http.wsgi_run import JoinedRun, Run, fetched
+from umavez.once import Once
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+App = Callable[[Any, Any], Iterable[bytes]]
+
+
+class Idempotency:
+    """Middleware that makes keyed requests run once. `options` are those of Exchange and of its default contract."""
+
+    def __init__(self, app: App, *, once: Once, principal: Any, **options: Any) -> None:
+        self.app = app
+        self.once = once
+        self.exchange = Exchange(once.plans, once.scope, principal=principal, **options)
+        self._documents = self.exchange.documents
+        self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request, or hand it to the app where keys do not concern it."""
+        path = path_of(environ)
+        method = environ["REQUEST_METHOD"]
+        route = self.exchange.find(method, path)
+        if route is None:
+            if path in self._documents_at and method == "GET":
+                return answered(start_response, self._document(path, environ))
+            return self.app(environ, start_response)
+        sent = environ.get("HTTP_IDEMPOTENCY_KEY")
+        if sent is None and not route.contract.required:
+            return self.app(environ, start_response)
+        principal = self.exchange.principal(environ)
+        if principal is None:
+            return self._unprotected(environ, start_response, "no-principal")
+        try:
+            return self._keyed(route, path, self.exchange.scopes.of(principal), environ, start_response)
+        except Problem as problem:
+            return answered(start_response, self.exchange.refusal(problem))
+
+    def _keyed(
+        self, route: Route, path: str, whose: str, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        exchange = self.exchange
+        sent = environ.get("HTTP_IDEMPOTENCY_KEY")
+        value = exchange.key_format.key([] if sent is None else [sent])
+        refuse_declared(environ.get("CONTENT_LENGTH"), route.contract.max_request)
+        exchange.enter(whose)
+        try:
+            body = _body(route, environ)
+            key = exchange.key(route, whose, path, value)
+            query = environ.get("QUERY_STRING", "").encode("latin-1")
+            intent = exchange.intent_of_spool(route, key, path, query, environ.get("CONTENT_TYPE", ""), body)
+            try:
+                return self._work(route, intent, environ, body, start_response)
+            finally:
+                body.close()
+        finally:
+            exchange.leave(whose)
+
+    def _work(
+        self, route: Route, intent: Intent, environ: Environ, body: Spool, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """The request from its claim to its answer."""
+        inside = {**environ, "wsgi.input": _input(body), "CONTENT_LENGTH": str(body.size)}
+        if route.contract.joined is not None:
+            return answered(start_response, self._joined(route, intent, inside))
+        run = Run(self.app, self.exchange, route.contract, inside)
+        try:
+            outcome = self.once.perform(route.plan, intent, run, (), {})
+            return answered(start_response, self._replay(outcome.value, environ))
+        except Over:
+            return run.deliver(start_response)
+        except StoreError as error:
+            if run.started:
+                raise
+            if route.contract.outage == "open":
+                return self._unprotected(inside, start_response, "store-outage")
+            return answered(start_response, self.exchange.refusal(error))
+        except UmavezError as error:
+            if run.started:
+                raise
+            return answered(start_response, self.exchange.refusal(error))
+
+    def _joined(self, route: Route, intent: Intent, inside: Environ) -> Answer:
+        """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
+        run = JoinedRun(self.app, self.exchange, route.contract, inside)
+        try:
+            with route.contract.joined() as connection:  # type: ignore[misc]  # checked by the caller
+                with self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt:
+                    if not attempt.replayed:
+                        attempt.succeed(run(attempt, connection))
+            return run.answer if run.answer is not None else self.exchange.replay(attempt.outcome)
+        except UmavezError as error:
+            if run.started and run.answer is None:
+                raise
+            return self.exchange.refusal(error)
+        except Over:
+            assert run.answer is not None
+            return run.answer
+
+    def _replay(self, value: list[Any], environ: Environ) -> Answer:
+        answer = self.exchange.replay(value)
+        place = entity_of(value)
+        return answer if place is None else current(value, fetched(self.app, environ, place))
+
+    def _unprotected(self, environ: Environ, start_response: StartResponse, why: str) -> Iterable[bytes]:
+        name, value = (part.decode() for part in unprotected(why.encode()))
+
+        def marked(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            return start_response(status, [*headers, (name, value)], *error)
+
+        return self.app(environ, marked)
+
+    def _document(self, path: str, environ: Environ) -> Answer:
+        """The policy document, or what became of a key."""
+        if path == self._documents:
+            return policy_answer(self.exchange)
+        sent = environ.get("HTTP_IDEMPOTENCY_KEY")
+        query = environ.get("QUERY_STRING", "").encode("latin-1")
+        try:
+            principal = self.exchange.principal(environ)
+            route, key = asked_key(self.exchange, principal, [] if sent is None else [sent], query)
+            return status_answer(route, self.once.store.read(key))
+        except (Problem, UmavezError) as error:
+            return self.exchange.refusal(error)
+
+
+def path_of(environ: Environ) -> str:
+    """The whole path as text; WSGI gives its bytes dressed as latin-1."""
+    raw: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def answered(start_response: StartResponse, answer: Answer) -> list[bytes]:
+    """Send a whole answer."""
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers]
+    start_response(status_line(answer.status), headers)
+    return [answer.body]
+
+
+def status_line(status: int) -> str:
+    """The status as WSGI writes it."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unnamed"
+
+
+def _body(route: Route, environ: Environ) -> Spool:
+    """The whole request body: as much as was declared, or until its end where the server marks that."""
+    spool = Spool(route.contract.max_request, route.contract.memory)
+    source = environ["wsgi.input"]
+    declared = environ.get("CONTENT_LENGTH") or ""
+    left = int(declared) if declared.isdigit() else None
+    if left is None and not environ.get("wsgi.input_terminated"):
+        return spool
+    try:
+        while left is None or left > 0:
+            piece = source.read(PIECE if left is None else min(PIECE, left))
+            if not piece:
+                break
+            spool.add(piece)
+            left = None if left is None else left - len(piece)
+    except BaseException:
+        spool.close()
+        raise
+    return spool
+
+
+def _input(body: Spool) -> Any:
+    return body.file() or io.BytesIO(body.whole or b"")

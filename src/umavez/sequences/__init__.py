@@ -1,0 +1,27 @@
+"""Sequences: numbers per organisation and series, gapless or merely unique.
+
+    with connection.transaction():
+        number = Sequences().next_number(connection, "loja", "invoices", key=order_id)
+
+Gapless numbers live in the caller's transaction and are given one at a time; `UniqueNumbers` takes blocks ahead.
+"""
+
+from umavez.sequences.aio_numbers import AsyncSequences, AsyncUniqueNumbers
+from umavez.sequences.errors import NumberNotGiven, NumbersExhausted, NumberVoided, RangeTaken, SeriesUnknown
+from umavez.sequences.keeping import Voided
+from umavez.sequences.numbers import Sequences, UniqueNumbers
+from umavez.sequences.ranges import Range
+
+__all__ = [
+    "AsyncSequences",
+    "AsyncUniqueNumbers",
+    "NumberNotGiven",
+    "NumberVoided",
+    "NumbersExhausted",
+    "Range",
+    "RangeTaken",
+    "Sequences",
+    "SeriesUnknown",
+    "UniqueNumbers",
+    "Voided",
+]

@@ -1,0 +1,1 @@
+"""Clientes and propostas: idempotent creation, submission and what follows (seed 000)."""

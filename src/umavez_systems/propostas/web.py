@@ -1,0 +1,211 @@
+"""Routes of clientes and propostas: thin. They read the request, call a use case and show its result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import Response
+
+from umavez_systems.money import ExactJson, exact_json
+from umavez_systems.problems import Problem
+from umavez_systems.propostas.domain import ACOES, IdempotenciaKey, Proposta
+from umavez_systems.propostas.operations import Caller, Propostas
+from umavez_systems.web import Carrier, body_schema, carrier_of
+
+_EMAIL = re.compile(r"^[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,185}$")
+router = APIRouter(prefix="/api/v1", tags=["propostas"])
+
+
+class NovoCliente(BaseModel):
+    """What a new cliente needs."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"nome": "João Silva", "email": "joao@example.com", "documento": "123.456.789-00"}]
+        }
+    )
+    nome: str = Field(min_length=1, max_length=255)
+    email: str = Field(min_length=3, max_length=250)
+    documento: str | None = Field(None, max_length=20)
+
+
+class NovaProposta(BaseModel):
+    """What a new proposta needs. `valor` is exact: it is read from the JSON text, never through a float."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"cliente_id": 1, "valor": 1500.00}]})
+    cliente_id: int = Field(ge=1, le=2**31 - 1)
+    valor: Any = Field(json_schema_extra={"type": "number"})
+
+
+class Mudanca(BaseModel):
+    """A change of state: the version it starts from, and why."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"versao": 1}]})
+    versao: int | None = Field(None, ge=1, le=2**31 - 1)
+    motivo: str | None = Field(None, max_length=2000)
+
+
+async def _caller(
+    request: Request,
+    idempotency_key: Annotated[str | None, Header(description="1 a 255 caracteres; repetir é seguro")] = None,
+    prefer: Annotated[str | None, Header(description="handling=strict: recusa corpo diferente (422)")] = None,
+    x_usuario: Annotated[str | None, Header(max_length=255)] = None,
+) -> Caller:
+    principal = carrier_of(request).principals.of(request.headers.get("authorization"))
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        raise Problem(400, "chave-invalida", "Chave de idempotência inválida", "Envie um só cabeçalho Idempotency-Key.")
+    key = None if idempotency_key is None else IdempotenciaKey(_unquoted(idempotency_key))
+    return Caller(principal, key, x_usuario or principal, "handling=strict" in (prefer or ""))
+
+
+def _unquoted(key: str) -> str:
+    """The draft standard writes keys in quotes, most clients do not; both are one key."""
+    return key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
+
+
+Calling = Annotated[Caller, Depends(_caller)]
+
+
+@router.post("/clientes", status_code=201, openapi_extra=body_schema(NovoCliente))
+async def create_cliente(request: Request, caller: Calling) -> Response:
+    """Create a cliente; the same key again gives the same cliente, as it is now."""
+    data = await _read(request, NovoCliente)
+    if not _EMAIL.match(data.email):
+        raise Problem(422, "dados-invalidos", "Dados inválidos", "email não parece um endereço de e-mail.")
+    cliente, replayed = await _run(
+        request, lambda case: case.create_cliente(caller, data.nome, data.email, data.documento)
+    )
+    return _created(cliente.shown(), replayed)
+
+
+@router.post("/propostas", status_code=201, openapi_extra=body_schema(NovaProposta))
+async def create_proposta(request: Request, caller: Calling) -> Response:
+    """Create a proposta in rascunho; the same key again gives the same one, with its current state."""
+    data = await _read(request, NovaProposta)
+    proposta, replayed = await _run(request, lambda case: case.create_proposta(caller, data.cliente_id, data.valor))
+    return _created(proposta.shown(), replayed, proposta)
+
+
+@router.get("/clientes/{number}")
+async def get_cliente(request: Request, number: int, caller: Calling) -> Response:
+    """One cliente."""
+    return ExactJson((await _run(request, lambda case: case.cliente(caller.principal, _bounded(number)))).shown())
+
+
+@router.get("/clientes")
+async def list_clientes(
+    request: Request, caller: Calling, depois: int = Query(0, ge=0), limite: int = Query(50, ge=1, le=500)
+) -> Response:
+    """A page of clientes; `depois` is the last id of the page before."""
+    return _page(await _run(request, lambda case: case.clientes(caller.principal, depois, limite)), limite)
+
+
+@router.get("/propostas/{number}")
+async def get_proposta(request: Request, number: int, caller: Calling) -> Response:
+    """One proposta, with its version as ETag."""
+    proposta = await _run(request, lambda case: case.proposta(caller.principal, _bounded(number)))
+    return ExactJson(proposta.shown(), headers=_etag(proposta))
+
+
+@router.get("/propostas")
+async def list_propostas(
+    request: Request, caller: Calling, depois: int = Query(0, ge=0), limite: int = Query(50, ge=1, le=500)
+) -> Response:
+    """A page of propostas; `depois` is the last id of the page before."""
+    return _page(await _run(request, lambda case: case.propostas(caller.principal, depois, limite)), limite)
+
+
+@router.get("/propostas/{number}/historico")
+async def get_history(request: Request, number: int, _caller: Calling) -> Response:
+    """Who changed a proposta, when and how."""
+    rows = await _run(request, lambda case: case.history(_bounded(number)))
+    return ExactJson({"itens": [{**row, "created_at": str(row["created_at"])} for row in rows]})
+
+
+def _change_route(name: str) -> None:
+    @router.post(f"/propostas/{{number}}/{name}", name=name, openapi_extra=body_schema(Mudanca))
+    async def change(request: Request, number: int, caller: Calling) -> Response:
+        data = await _read(request, Mudanca)
+        versao = _version(request, data)
+        try:
+            proposta, replayed = await _run(
+                request, lambda case: case.change(caller, name, _bounded(number), versao, data.motivo)
+            )
+        except Problem as problem:
+            raise _precondition(request, problem) from None
+        return ExactJson(proposta.state(), headers={**_etag(proposta), **_marks(replayed)})
+
+    change.__doc__ = f"{name.capitalize()} a proposta; the same key again does not run again and shows it as it is now."
+
+
+for _name in ACOES:
+    _change_route(_name)
+
+
+async def _read(request: Request, model: type[Any]) -> Any:
+    """The request's body as `model`, its numbers exact. Raises 400, 413 or 422 problems."""
+    data = exact_json(await carrier_of(request).body(request))
+    try:
+        found = model.model_validate(data)
+    except ValidationError as error:
+        where = error.errors()[0]
+        detail = f"{'.'.join(str(part) for part in where['loc']) or 'corpo'}: {where['msg']}"
+        raise Problem(422, "dados-invalidos", "Dados inválidos", detail) from error
+    if any("\x00" in text for text in found.model_dump().values() if isinstance(text, str)):
+        raise Problem(422, "dados-invalidos", "Dados inválidos", "Textos não podem conter o caractere NUL.")
+    return found
+
+
+async def _run(request: Request, case: Callable[[Propostas], Any]) -> Any:
+    carrier: Carrier = carrier_of(request)
+    return await carrier.run(case, carrier.propostas)
+
+
+def _version(request: Request, data: Mudanca) -> int:
+    """The version the caller saw: from If-Match, or from the body."""
+    match = request.headers.get("if-match")
+    if match is not None:
+        text = match.strip().removeprefix("W/").strip('"')
+        if not text.isdigit():
+            raise Problem(412, "if-match", "If-Match não confere", 'Envie If-Match: "<versao>".')
+        return int(text[:10])
+    if data.versao is None:
+        raise Problem(422, "dados-invalidos", "Dados inválidos", "versao: informe a versão lida, ou envie If-Match.")
+    return data.versao
+
+
+def _precondition(request: Request, problem: Problem) -> Problem:
+    """A stale version is 409 when it came in the body and 412 when it came as If-Match."""
+    if problem.kind == "versao-desatualizada" and "if-match" in request.headers:
+        problem.status = 412
+    return problem
+
+
+def _bounded(number: int) -> int:
+    """An id that the database can hold; a larger one is unknown, not an error of ours."""
+    return number if 0 < number < 2**31 else 0
+
+
+def _created(body: dict[str, Any], replayed: bool, proposta: Proposta | None = None) -> Response:
+    headers = {**_marks(replayed), **({} if proposta is None else _etag(proposta))}
+    return ExactJson(body, 200 if replayed else 201, headers=headers)
+
+
+def _marks(replayed: bool) -> dict[str, str]:
+    marks = {"Cache-Control": "no-store"}
+    if replayed:
+        marks["Idempotent-Replayed"] = "true"
+    return marks
+
+
+def _etag(proposta: Proposta) -> dict[str, str]:
+    return {"ETag": f'"{proposta.versao}"'}
+
+
+def _page(items: list[Any], limit: int) -> Response:
+    shown = [item.shown() for item in items]
+    return ExactJson({"itens": shown, "proximo": shown[-1]["id"] if len(shown) == limit else None})

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from umavez.core.codec import JsonCodec
+from umavez.core.key import Key
+from umavez.core.refusal import revived, written
+from umavez.errors import Refused
+
+KEY = Key("shop", "charge", "42")
+CODEC = JsonCodec()
+
+
+class NoFunds(Exception):
+    """Its constructor asks for more than its arguments keep."""
+
+    def __init__(self, account: str, missing: int) -> None:
+        super().__init__(f"{account} lacks {missing}")
+        self.account = account
+        self.missing = missing
+
+
+class Attached(Exception):
+    def __init__(self, thing: object) -> None:
+        super().__init__("attached")
+        self.thing = thing
+
+
+def back(error: BaseException) -> BaseException:
+    return revived(written(error, CODEC, KEY), CODEC, KEY)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), KeyError("name"), ValueError(), OSError(2, "gone"), RuntimeError("a", 1, None)]
+)
+def test_a_refusal_comes_back_with_its_type_message_and_arguments(error: Exception) -> None:
+    again = back(error)
+
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.args == error.args
+
+
+def test_attributes_come_back_without_calling_the_constructor() -> None:
+    again = back(NoFunds("ana", 7))
+
+    assert isinstance(again, NoFunds)
+    assert (again.account, again.missing, str(again)) == ("ana", 7, "ana lacks 7")
+
+
+def test_what_cannot_be_kept_of_an_error_is_left_out_and_its_message_stays() -> None:
+    again = back(Attached(object()))
+
+    assert str(again) == "attached"
+    assert isinstance(again, Attached | Refused)
+
+
+def test_a_type_that_is_not_loaded_comes_back_as_refused() -> None:
+    text = written(NoFunds("ana", 7), CODEC, KEY).replace("NoFunds", "Vanished")
+
+    again = revived(text, CODEC, KEY)
+
+    assert isinstance(again, Refused)
+    assert str(again) == "ana lacks 7"
+    assert again.kind.endswith("Vanished")
+
+
+@pytest.mark.parametrize("name", ["builtins:print", "builtins:SystemExit", "builtins:dict", "os:system"])
+def test_stored_text_cannot_name_something_else_than_an_exception(name: str) -> None:
+    assert isinstance(revived(f'{{"error":"{name}","message":"m"}}', CODEC, KEY), Refused)

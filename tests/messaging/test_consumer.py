@@ -1,0 +1,202 @@
+"""Consumers and inboxes: each message takes effect once, failures wait in the database, poison is put aside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from tests.messaging.places import Place
+from umavez import AsyncOnce, Once
+from umavez.messaging import (
+    AsyncInbox,
+    Backoff,
+    Consumer,
+    ConsumerSettings,
+    Database,
+    Inbox,
+    LocalBroker,
+    Message,
+    Poison,
+)
+from umavez.sequences.closing import closed
+
+QUICK = ConsumerSettings(wait=0.05, backoff=Backoff(first=0.01, cap=0.02, limit=3))
+
+
+@pytest.fixture
+def clock() -> None:
+    """These tests let real time pass: their pauses are milliseconds."""
+
+
+@pytest.fixture
+def database(place: Place, runner: asyncio.Runner):
+    database = Database(place.url)
+    yield database
+    runner.run(database.close())
+
+
+def deliver(database: Database, runner: asyncio.Runner, count: int) -> LocalBroker:
+    async def work() -> LocalBroker:
+        broker = LocalBroker(database, poll=0.02)
+        await broker.subscribe("mailer", ["t"])
+        await broker.publish([Message("t", str(number)) for number in range(count)])
+        return broker
+
+    return runner.run(work())
+
+
+def states(place: Place) -> dict[str, int]:
+    return dict(place.look("SELECT state, count(*) FROM umavez_deliveries GROUP BY state"))
+
+
+def test_every_delivery_is_handled_and_marked_in_groups(
+    place: Place, database: Database, runner: asyncio.Runner, eventually
+) -> None:
+    broker = deliver(database, runner, 40)
+    seen: Counter[str] = Counter()
+
+    async def handle(message: Message) -> None:
+        seen[message.body] += 1
+
+    consumer = Consumer(broker, "mailer", ["t"], handle, QUICK)
+    eventually(consumer.run, lambda: consumer.handled == 40)
+    assert (set(seen.values()), len(seen)) == ({1}, 40)
+    assert states(place) == {"DONE": 40}
+
+
+def test_a_failing_handler_is_tried_again_and_then_buried_with_its_reason(
+    place: Place, database: Database, runner: asyncio.Runner, eventually
+) -> None:
+    broker = deliver(database, runner, 3)
+    seen: Counter[str] = Counter()
+
+    async def handle(message: Message) -> None:
+        seen[message.body] += 1
+        if message.body == "0":
+            raise ValueError("always")
+        if message.body == "1" and seen["1"] == 1:
+            raise ValueError("once")
+
+    consumer = Consumer(broker, "mailer", ["t"], handle, QUICK)
+    eventually(consumer.run, lambda: consumer.handled == 2 and states(place).get("DEAD") == 1)
+    assert dict(seen) == {"0": 3, "1": 2, "2": 1}
+    assert place.look("SELECT error FROM umavez_deliveries WHERE state = 'DEAD'") == [("ValueError: always",)]
+
+
+def test_poison_is_buried_at_once(place: Place, database: Database, runner: asyncio.Runner, eventually) -> None:
+    broker = deliver(database, runner, 1)
+    seen: list[str] = []
+
+    async def handle(message: Message) -> None:
+        seen.append(message.body)
+        raise Poison("no such order")
+
+    consumer = Consumer(broker, "mailer", ["t"], handle, QUICK)
+    eventually(consumer.run, lambda: states(place) == {"DEAD": 1})
+    assert seen == ["0"]
+
+
+def test_a_delivery_that_killed_its_consumer_too_often_is_not_tried_again(
+    place: Place, database: Database, runner: asyncio.Runner, eventually
+) -> None:
+    broker = deliver(database, runner, 1)
+    with closing(place.connect()) as connection:
+        place.run(connection, "UPDATE umavez_deliveries SET attempts = 3")
+        connection.commit()
+
+    async def handle(message: Message) -> None:
+        raise AssertionError("handled")
+
+    consumer = Consumer(broker, "mailer", ["t"], handle, QUICK)
+    eventually(consumer.run, lambda: states(place) == {"DEAD": 1})
+    ((reason,),) = place.look("SELECT error FROM umavez_deliveries")
+    assert "without an answer" in reason
+
+
+def test_a_stopping_consumer_lets_its_handlers_end(place: Place, database: Database, runner: asyncio.Runner) -> None:
+    broker = deliver(database, runner, 1)
+
+    async def work() -> None:
+        stop = asyncio.Event()
+
+        async def handle(message: Message) -> None:
+            stop.set()
+            await asyncio.sleep(0.1)
+
+        await Consumer(broker, "mailer", ["t"], handle, QUICK).run(stop)
+
+    runner.run(work())
+    assert states(place) == {"DONE": 1}
+
+
+def effects(place: Place) -> None:
+    with closing(place.connect()) as connection:
+        place.run(connection, "DROP TABLE IF EXISTS effects")
+        place.run(connection, "CREATE TABLE effects (body VARCHAR(99))")
+        connection.commit()
+
+
+def count(place: Place) -> int:
+    return int(place.look("SELECT count(*) FROM effects")[0][0])
+
+
+def test_an_inbox_runs_the_effect_once_and_commits_it_with_the_mark(place: Place) -> None:
+    effects(place)
+    message = Message("t", "1")
+    with closing(Once(place.url, scope="app")) as once, closing(place.connect()) as connection:
+        once.migrate()
+        inbox = Inbox(once, "mailer")
+
+        def effect(message: Message) -> None:
+            place.run(connection, "INSERT INTO effects VALUES (?)", message.body)
+
+        assert inbox.handle(connection, message, effect)
+        connection.rollback()
+        assert count(place) == 0
+        assert inbox.handle(connection, message, effect), "a rolled back mark counted"
+        connection.commit()
+        assert not inbox.handle(connection, message, effect)
+        connection.commit()
+        assert Inbox(once, "billing").handle(connection, message, effect), "consumers share a mark"
+        connection.rollback()
+    assert count(place) == 1
+
+
+def test_an_awaited_inbox_does_the_same(place: Place, runner: asyncio.Runner) -> None:
+    effects(place)
+    message = Message("t", "1")
+
+    async def work() -> list[bool]:
+        once = AsyncOnce(place.url, scope="app")
+        await once.migrate()
+        connection = await place.connect_async()
+        inbox = AsyncInbox(once, "mailer")
+
+        async def effect(message: Message) -> None:
+            cursor = connection.cursor()
+            cursor = await cursor if hasattr(cursor, "__await__") else cursor
+            await cursor.execute("INSERT INTO effects VALUES ('1')")
+
+        told = []
+        for _ in range(3):
+            told.append(await inbox.handle(connection, message, effect))
+            await connection.commit()
+        await closed(connection)
+        await once.close()
+        return told
+
+    assert runner.run(work()) == [True, False, False]
+    assert count(place) == 1
+
+
+def test_an_inbox_without_a_transaction_runs_the_effect_once() -> None:
+    once = Once("memory:", scope="app")
+    seen: list[str] = []
+    inbox = Inbox(once, "mailer")
+    message = Message("t", "1")
+    assert inbox.attempt(message, lambda m: seen.append(m.body), unknown="hold")
+    assert not inbox.attempt(message, lambda m: seen.append(m.body), unknown="hold")
+    assert seen == ["1"]

@@ -1,0 +1,150 @@
+"""Numbers on every database, sync and awaited; the arithmetic of ranges; blocks that are reserved ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.messaging.places import Place, place_of
+from umavez.errors import ConfigurationError, InvalidKey
+from umavez.sequences import AsyncUniqueNumbers, NumbersExhausted, Range, Sequences, UniqueNumbers
+from umavez.sequences.closing import closed
+from umavez.sequences.ranges import stretch
+from umavez.testing.sequence_laws import ALL, RACES, AsyncSequenceBench, SequenceBench
+
+
+def name(law: object) -> str:
+    return str(getattr(law, "__name__", law))
+
+
+@pytest.fixture(params=("sqlite", "postgres", "mariadb"))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        place = place_of(f"sqlite:///{tmp_path}/numbers.db")
+    else:
+        place = place_of(request.getfixturevalue(f"{request.param}_url"))
+    with closing(place.connect()) as connection:
+        Sequences().migrate(connection)
+        connection.commit()
+    return place
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.mark.parametrize("law", [*ALL, *RACES], ids=name)
+def test_numbers_obey(law, place: Place) -> None:
+    law(SequenceBench(place.connect))
+
+
+@pytest.mark.parametrize("law", ALL, ids=name)
+def test_awaited_numbers_obey(law, place: Place, runner: asyncio.Runner) -> None:
+    law(AsyncSequenceBench(place.connect_async, runner))
+
+
+RANGES = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 10)).map(lambda p: Range(p[0], p[0] + p[1])), max_size=5)
+
+
+@given(at=st.integers(1, 45), open_=RANGES, blocked=RANGES)
+def test_a_stretch_is_what_counting_one_by_one_would_find(at: int, open_: list[Range], blocked: list[Range]) -> None:
+    allowed = {n for piece in open_ for n in range(piece.first, piece.last + 1)}
+    allowed -= {n for piece in blocked for n in range(piece.first, piece.last + 1)}
+    following = min((n for n in allowed if n >= at), default=None)
+    found = stretch(at, open_, blocked)
+    assert (None if found is None else found.first) == following
+    if found is not None:
+        assert set(range(found.first, found.last + 1)) <= allowed
+
+
+def test_a_connection_that_commits_at_once_is_refused(place: Place) -> None:
+    if place.kind == "sqlite":
+        pytest.skip("there a transaction is begun instead")
+    with closing(place.connect()) as connection:
+        if place.kind == "postgresql":
+            connection.autocommit = True
+        else:
+            connection.autocommit(True)
+        with pytest.raises(ConfigurationError, match="autocommit"):
+            Sequences().next_number(connection, "loja", "autocommit")
+
+
+def test_an_sqlite_connection_without_transactions_gets_one(tmp_path: Path) -> None:
+    import sqlite3
+
+    with closing(sqlite3.connect(tmp_path / "n.db", isolation_level=None)) as connection:
+        Sequences().migrate(connection)
+        Sequences().define(connection, "loja", "s")
+        connection.commit()
+        assert Sequences().next_number(connection, "loja", "s") == 1
+        connection.rollback()
+        assert Sequences().next_number(connection, "loja", "s") == 1
+
+
+@pytest.mark.parametrize("wrong", ["", "x" * 256])
+def test_a_name_or_key_that_does_not_fit_is_refused(wrong: str, tmp_path: Path) -> None:
+    import sqlite3
+
+    with closing(sqlite3.connect(tmp_path / "n.db")) as connection:
+        for names in ((wrong, "s", "k"), ("o", wrong, "k"), ("o", "s", wrong)):
+            with pytest.raises(InvalidKey):
+                Sequences().next_number(connection, names[0], names[1], key=names[2])
+
+
+def define(place: Place, series: str, *ranges: Range) -> None:
+    with closing(place.connect()) as connection:
+        Sequences().define(connection, "loja", series, ranges=ranges or (Range(1),))
+        connection.commit()
+
+
+def test_unique_numbers_come_from_blocks_and_never_twice(place: Place) -> None:
+    define(place, "unique")
+    one = UniqueNumbers(place.connect, "loja", "unique", block=10)
+    two = UniqueNumbers(place.connect, "loja", "unique", block=10)
+    numbers = [source.next_number() for _ in range(25) for source in (one, two)]
+    assert len(set(numbers)) == 50
+    assert max(numbers) <= 60
+
+
+def test_unique_numbers_end_with_their_range(place: Place) -> None:
+    define(place, "short", Range(1, 3))
+    source = UniqueNumbers(place.connect, "loja", "short", block=10)
+    assert [source.next_number() for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(NumbersExhausted):
+        source.next_number()
+
+
+def test_a_unique_number_is_kept_with_its_key(place: Place) -> None:
+    define(place, "kept")
+    source = UniqueNumbers(place.connect, "loja", "kept")
+    with closing(place.connect()) as connection:
+        first = source.number_for(connection, "order-1")
+        connection.commit()
+        assert source.number_for(connection, "order-1") == first
+        assert source.number_for(connection, "order-2") != first
+        connection.commit()
+
+
+def test_awaited_unique_numbers_come_from_blocks(place: Place, runner: asyncio.Runner) -> None:
+    define(place, "awaited")
+
+    async def work() -> tuple[list[int], int, int]:
+        source = AsyncUniqueNumbers(place.connect_async, "loja", "awaited", block=10)
+        numbers = await asyncio.gather(*(source.next_number() for _ in range(25)))
+        connection = await place.connect_async()
+        kept = [await source.number_for(connection, "k") for _ in range(2)]
+        await connection.rollback()
+        await closed(connection)
+        return numbers, *kept
+
+    numbers, first, second = runner.run(work())
+    assert sorted(numbers) == list(range(1, 26))
+    assert first == second > 25
