@@ -129,6 +129,7 @@ class AsyncSql:
         cursor = _cursor(self.connection, self.dialect)
         if hasattr(cursor, "__await__"):
             cursor = await cursor  # aiosqlite makes its cursors in its thread
+        if self.dialect is Dialect.SQLITE:
             cursor.row_factory = None
         await cursor.execute(_marked(text, self.dialect), tuple(values))
         return cursor

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from umavez import InvalidKey, KeyReused, OperationInProgress, StoreError, UmavezError
+from umavez import InvalidKey, KeyReused, NotStorable, OperationInProgress, StoreError, UmavezError
 
 LOG = logging.getLogger("umavez.systems")
 TYPES = "https://umavez.dev/problemas/"
@@ -70,6 +70,8 @@ def translate(error: UmavezError) -> Problem:
             )
             problem.headers["Retry-After"] = str(max(1, round(error.retry_after)))
             return problem
+        case NotStorable():
+            return Problem(422, "dados-invalidos", "Dados inválidos", str(error))
         case StoreError():
             problem = Problem(503, "indisponivel", "Banco de dados indisponível", "Tente de novo em instantes.")
             problem.headers["Retry-After"] = "1"

@@ -55,7 +55,7 @@ def eventually(runner: asyncio.Runner) -> Callable[..., Any]:
         task = asyncio.create_task(work(stop))
         try:
             async with asyncio.timeout(10):
-                while not met() and not task.done():
+                while not met() and not task.done():  # noqa: ASYNC110 - `met` looks at a database
                     await asyncio.sleep(0.005)
         finally:
             stop.set()

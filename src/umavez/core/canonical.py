@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -92,11 +91,21 @@ def _container(value: Any) -> Any:
 
 
 def _number(value: float | Decimal) -> int | str:
-    """An integer where the number is one; else its shortest decimal text. Floats never reach JSON's own rules."""
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is not a finite number")
-    exact = value if isinstance(value, Decimal) else Decimal(repr(value))
-    if exact == exact.to_integral_value():
-        return int(exact)
-    # Not normalize(): it rounds to the thread's decimal context, so that two numbers could become one.
-    return "\u0000n:" + f"{exact:f}".rstrip("0")
+    """An integer where the number is one; else its digits and exponent. Floats never reach JSON's own rules.
+
+    Exact for every number, whatever the decimal context; and bounded, so that 1e999999999 is not written out.
+    """
+    sign, digits, exponent = (value if isinstance(value, Decimal) else Decimal(repr(value))).as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError(f"{value} is not a finite number")  # noqa: TRY004  # the type is right, the value is not
+    text = "".join(map(str, digits)).lstrip("0").rstrip("0")
+    exponent += len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    if not text:
+        return 0
+    if 0 <= exponent <= LONGEST:
+        return int(f"{'-' * sign}{text}{'0' * exponent}")
+    return f"\u0000n:{'-' * sign}{text}e{exponent}"
+
+
+LONGEST = 400
+"""Zeros that an integer may end with before it is written with an exponent."""

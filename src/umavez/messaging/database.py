@@ -95,7 +95,7 @@ class Database:
         try:
             return await self._open()
         except Exception as error:
-            if isinstance(error, ConfigurationError):
+            if self._meaning(error) is None:
                 raise
             raise StoreUnavailable("The database of the messages cannot be reached; check the URL.") from error
 

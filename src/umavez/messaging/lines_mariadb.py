@@ -21,13 +21,21 @@ def opener(url: str) -> Callable[[], Awaitable[Line]]:
     async def opened() -> Line:
         connection = await asyncmy.connect(**address.arguments())
         sql = AsyncSql(connection)
-        version = await sql.rows("SELECT version()")
-        refuse_other_servers(str(version[0][0]), str(address))
-        await sql.count(SESSION)
-        await sql.count(ISOLATION)
+        try:
+            await _set_up(sql, str(address))
+        except BaseException:
+            await connection.ensure_closed()
+            raise
         return Line(sql, connection.ensure_closed)
 
     return opened
+
+
+async def _set_up(sql: AsyncSql, where: str) -> None:
+    version = await sql.rows("SELECT version()")
+    refuse_other_servers(str(version[0][0]), where)
+    await sql.count(SESSION)
+    await sql.count(ISOLATION)
 
 
 def meaning(error: Exception) -> StoreError | None:

@@ -38,7 +38,7 @@ class Link:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._line: _Line[Connection[Any]] | None = None
-        self._poll = select.poll()
+        self._poll, self._writable = select.poll(), select.poll()
 
     def rows(self, text: str, values: Sequence[Any], key: Key | None = None) -> list[Row]:
         """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`."""
@@ -79,7 +79,7 @@ class Link:
         pgconn = line.pgconn
         results: list[PGresult] = []
         while pgconn.flush():
-            select.select([], [pgconn.socket], [], 0.1)
+            self._writable.poll()  # not select(), which fails for descriptors above 1023
         while True:
             while pgconn.is_busy():
                 self._poll.poll()
@@ -95,8 +95,9 @@ class Link:
         except psycopg.Error as error:
             raise not_reached(error) from error
         self._line = _Line(connection)
-        self._poll = select.poll()
+        self._poll, self._writable = select.poll(), select.poll()
         self._poll.register(connection.pgconn.socket, select.POLLIN)
+        self._writable.register(connection.pgconn.socket, select.POLLOUT)
         return self._line
 
     def close(self) -> None:

@@ -1,0 +1,143 @@
+"""Swarm: worker processes that are killed and replaced. They are forked from a server that has imported everything."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from chaos.engine_board import Board, Phase
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "__main__",
+        "psycopg",
+        "pymysql",
+        "asyncmy",
+        "umavez",
+        "umavez.stores.postgres",
+        "umavez.stores.mariadb",
+        "umavez.stores.redis",
+        "umavez.stores.sqlite",
+        "chaos.engine_joined",
+        "chaos.engine_outside",
+        "chaos.engine_zombies",
+    ]
+)
+PATIENCE = 60.0
+
+
+class Job(NamedTuple):
+    """What a worker is told: where its store, its board and its history are."""
+
+    backend: str
+    url: str
+    folder: Path
+    authority: int = 0
+    dawdle: float = 0.004
+
+    @property
+    def board(self) -> Path:
+        """The file of the board."""
+        return self.folder / "board"
+
+    @property
+    def history(self) -> Path:
+        """The file of the history."""
+        return self.folder / "history"
+
+
+Work = Callable[[Job, int, int], None]
+"""Runs in a process of its own: job, slot on the board, seed."""
+
+
+def spawn(work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """A forked process that runs `work`; it never outlives the fork server."""
+    process = FORKS.Process(target=work, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def end(process: BaseProcess) -> None:
+    """kill -9, and wait until it is gone."""
+    process.kill()
+    process.join(PATIENCE)
+    process.close()
+
+
+class Swarm:
+    """`size` workers on one job. Leaving the block ends them all."""
+
+    def __init__(self, job: Job, work: Work, size: int, chance: random.Random) -> None:
+        self.job = job
+        self.board = Board(job.board)
+        self._work = work
+        self._chance = chance
+        self._workers = [self._spawned(slot) for slot in range(size)]
+
+    def _spawned(self, slot: int) -> BaseProcess:
+        self.board.enter(slot, Phase.IDLE)
+        return spawn(self._work, self.job, slot, self._chance.getrandbits(32))
+
+    def kill_one(self) -> Phase:
+        """kill -9 one worker wherever it is, put another in its place, and say where it stood."""
+        slot = self._chance.randrange(len(self._workers))
+        end(self._workers[slot])
+        stood = self.board.phase(slot)
+        self._workers[slot] = self._spawned(slot)
+        return stood
+
+    def busy(self) -> bool:
+        """Whether every worker has begun; a fresh process that has not yet connected is no target."""
+        return all(self.board.phase(slot) != Phase.IDLE for slot in range(len(self._workers)))
+
+    def await_busy(self) -> None:
+        """Wait until the workers are at work, as a new process must first connect."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.busy() and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.board.stop()
+        deadline = time.monotonic() + PATIENCE
+        for worker in self._workers:
+            worker.join(0 if error else max(deadline - time.monotonic(), 0))
+            end(worker)
+        self.board.close()
+
+
+class Lifeline:
+    """Tells a worker whether to go on: not after the sign to stop, nor when whoever started it is gone."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._parent = os.getppid()
+
+    def __bool__(self) -> bool:
+        return not self._board.stopped and os.getppid() == self._parent
+
+
+def chosen(board: Board, chance: random.Random) -> str:
+    """A key to work on: mostly a new one, often one of the last few, as a client that retries would."""
+    newest = board.cursor
+    if newest and chance.random() < 0.4:
+        return f"k{chance.randrange(max(newest - 8, 0), newest)}"
+    return f"k{board.take()}"
+
+
+def dawdle(chance: random.Random, longest: float) -> None:
+    """Stay a moment, so that a kill at a random time can fall between any two steps."""
+    if chance.random() < 0.5:
+        time.sleep(chance.random() * longest)

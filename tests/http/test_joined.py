@@ -1,0 +1,165 @@
+"""Joined routes: what the handler writes and the response that is replayed commit together, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from umavez import AsyncOnce, Once
+from umavez.http import Route, from_header
+from umavez.http.asgi import Idempotency as AsgiIdempotency
+from umavez.http.wsgi import Idempotency as WsgiIdempotency
+
+HEADERS = {"x-user": "ana", "idempotency-key": "k1"}
+
+
+@contextmanager
+def transaction(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    finally:
+        connection.close()
+
+
+def rows(path: Path) -> list[Any]:
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT name FROM orders").fetchall()
+    connection.close()
+    return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[tuple[Path, Once]]:
+    path = tmp_path / "shop.db"
+    with Once(f"sqlite:///{path}?journal=delete", scope="shop") as once:
+        once.migrate()
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE orders (name TEXT)")
+        connection.close()
+        yield path, once
+
+
+class Handler:
+    """A WSGI app that writes one row through the request's transaction."""
+
+    def __init__(self) -> None:
+        self.status = "201 Created"
+        self.error: Exception | None = None
+        self.runs = 0
+
+    def __call__(self, environ: Any, start_response: Any) -> list[bytes]:
+        self.runs += 1
+        environ["umavez"].connection.execute("INSERT INTO orders VALUES ('one')")
+        if self.error is not None:
+            raise self.error
+        start_response(self.status, [("Content-Type", "application/json")])
+        return [json.dumps({"run": self.runs}).encode()]
+
+
+def test_effect_and_response_commit_together(shop: tuple[Path, Once]) -> None:
+    path, once = shop
+    handler = Handler()
+    routes = [Route("POST", "/orders", joined=lambda: transaction(path), required=True)]
+    app = WsgiIdempotency(handler, once=once, principal=from_header("x-user"), routes=routes)
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client:
+        first, again = client.post("/orders"), client.post("/orders")
+        assert first.json() == again.json() == {"run": 1}
+        assert again.headers["idempotent-replayed"] == "true"
+        assert (len(rows(path)), handler.runs) == (1, 1)
+        assert client.post("/orders", json={"other": 1}).status_code == 422
+
+
+@pytest.mark.parametrize("status", ["500 Broken", "429 Slow", "503 Away"])
+def test_an_answer_that_is_no_outcome_rolls_the_effect_back(status: str, shop: tuple[Path, Once]) -> None:
+    path, once = shop
+    handler = Handler()
+    routes = [Route("POST", "/orders", joined=lambda: transaction(path))]
+    app = WsgiIdempotency(handler, once=once, principal=from_header("x-user"), routes=routes)
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client:
+        handler.status = status
+        assert client.post("/orders").status_code == int(status[:3])
+        assert rows(path) == []
+        handler.error = RuntimeError("boom")
+        with pytest.raises(RuntimeError):
+            client.post("/orders")
+        assert rows(path) == []
+        handler.status, handler.error = "201 Created", None
+        assert client.post("/orders").json() == {"run": 3}
+        assert len(rows(path)) == 1
+
+
+def test_a_commit_that_fails_leaves_neither_effect_nor_response(shop: tuple[Path, Once]) -> None:
+    path, once = shop
+    handler = Handler()
+    fails = [True]
+
+    @contextmanager
+    def failing() -> Iterator[sqlite3.Connection]:
+        with transaction(path) as connection:
+            yield connection
+            if fails:
+                fails.clear()
+                raise sqlite3.OperationalError("disk full")
+
+    app = WsgiIdempotency(
+        handler, once=once, principal=from_header("x-user"), routes=[Route("POST", "/orders", joined=failing)]
+    )
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client:
+        with pytest.raises(sqlite3.OperationalError):
+            client.post("/orders")
+        assert rows(path) == []
+        assert client.post("/orders").json() == {"run": 2}
+        assert len(rows(path)) == 1
+
+
+@pytest.mark.postgres
+def test_joined_over_asgi_on_postgres_with_rivals(postgres_url: str) -> None:
+    import psycopg
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[Any]:
+        async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+            yield connection
+
+    runs = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        runs.append(1)
+        connection = scope["state"]["umavez"].connection
+        await connection.execute("INSERT INTO http_joined_orders VALUES ('one')")
+        await asyncio.sleep(0.05)
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async def talk() -> None:
+        once = AsyncOnce(postgres_url, scope="shop")
+        await once.migrate()
+        async with connected() as connection:
+            await connection.execute("CREATE TABLE http_joined_orders (name TEXT)")
+        routes = [Route("POST", "/orders", joined=connected, wait=10)]
+        shell = AsgiIdempotency(app, once=once, principal=from_header("x-user"), routes=routes)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(shell), base_url="http://shop") as client:
+            answers = await asyncio.gather(*[client.post("/orders", headers=HEADERS) for _ in range(5)])
+        assert {(answer.status_code, answer.content) for answer in answers} == {(201, b"done")}
+        async with connected() as connection:
+            cursor = await connection.execute("SELECT count(*) FROM http_joined_orders")
+            assert await cursor.fetchone() == (1,)
+        assert len(runs) == 1
+        await once.close()
+
+    asyncio.run(talk())

@@ -1,0 +1,312 @@
+"""Seed 000, line by line: every example of its §5 is sent as it stands and the answer compared."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+from httpx import Client, Response
+
+from umavez_systems.settings import Settings
+
+JOAO = {"nome": "João Silva", "email": "joao@example.com", "documento": "123.456.789-00"}
+
+
+def post(client: Client, path: str, body: Any, key: str | None = None, **headers: str) -> Response:
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    content = body if isinstance(body, str | bytes) else json.dumps(body)
+    return client.post(f"/api/v1{path}", content=content, headers={"Content-Type": "application/json", **headers})
+
+
+def query(settings: Settings, sql: str) -> list[tuple[Any, ...]]:
+    if settings.database.startswith("sqlite"):
+        connection = sqlite3.connect(settings.database.removeprefix("sqlite:///"))
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+    with psycopg.connect(settings.database) as server:
+        return server.execute(sql.encode()).fetchall()
+
+
+@pytest.fixture
+def proposta(client: Client) -> Client:
+    """A client of an application in which cliente 1 and proposta 1 exist."""
+    assert post(client, "/clientes", JOAO, "client-001").status_code == 201
+    assert post(client, "/propostas", '{"cliente_id": 1, "valor": 1500.00}', "proposta-001").status_code == 201
+    return client
+
+
+def test_s0_01_s0_02_creating_a_cliente_twice_with_one_key(client: Client) -> None:
+    first = post(client, "/clientes", JOAO, "client-001")
+    second = post(client, "/clientes", JOAO, "client-001")
+
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json() == second.json() == {"id": 1, **JOAO, "idempotencia_key": "client-001"}
+    assert "idempotent-replayed" not in first.headers
+    assert second.headers["idempotent-replayed"] == "true"
+
+
+def test_s0_02_another_body_under_the_same_key_gets_the_first_cliente(client: Client) -> None:
+    post(client, "/clientes", JOAO, "client-001")
+
+    other = post(client, "/clientes", {"nome": "Outra", "email": "outra@example.com"}, "client-001")
+    strict = post(
+        client, "/clientes", {"nome": "Outra", "email": "o@example.com"}, "client-001", Prefer="handling=strict"
+    )
+
+    assert (other.status_code, other.json()["nome"]) == (200, "João Silva")
+    assert strict.status_code == 422
+    assert strict.headers["content-type"] == "application/problem+json"
+    assert strict.json()["type"].endswith("chave-reutilizada")
+
+
+def test_s0_03_without_a_key_each_post_creates(client: Client, settings: Settings) -> None:
+    for number in range(3):
+        assert post(client, "/clientes", {**JOAO, "email": f"j{number}@example.com"}).status_code == 201
+
+    assert query(settings, "SELECT count(*) FROM clientes WHERE idempotencia_key IS NULL") == [(3,)]
+
+
+def test_s0_04_the_key_is_looked_up_before_the_unique_email(client: Client) -> None:
+    post(client, "/clientes", JOAO, "client-001")
+
+    assert post(client, "/clientes", JOAO, "client-001").status_code == 200
+    clash = post(client, "/clientes", JOAO, "client-002")
+    assert clash.status_code == 409
+    assert clash.json()["type"].endswith("email-em-uso")
+
+
+def test_s0_05_s0_06_a_proposta_keeps_its_first_value_exactly(proposta: Client, settings: Settings) -> None:
+    again = post(proposta, "/propostas", '{"cliente_id": 1, "valor": 2000.00}', "proposta-001")
+
+    assert again.status_code == 200
+    assert '"valor": 1500.00' in again.text
+    assert again.json() == {
+        "id": 1,
+        "cliente_id": 1,
+        "valor": 1500.00,
+        "estado": "rascunho",
+        "versao": 1,
+        "idempotencia_key": "proposta-001",
+    }
+    assert Decimal(query(settings, "SELECT valor FROM propostas")[0][0]) == Decimal("1500.00")
+
+
+@pytest.mark.parametrize("valor", ["0.10", "99999999.99", "0.30", "1234567.89", "7"])
+def test_s0_06_values_are_never_floats(client: Client, valor: str) -> None:
+    post(client, "/clientes", JOAO, "c")
+    made = post(client, "/propostas", f'{{"cliente_id": 1, "valor": {valor}}}')
+
+    assert f'"valor": {Decimal(valor):.2f}' in made.text
+
+
+@pytest.mark.parametrize("valor", ["0.001", "-1", "100000000", "1e400", "true", "[]", "null", '"dez"', "NaN"])
+def test_s0_06_a_value_that_does_not_fit_is_refused_not_rounded(client: Client, valor: str) -> None:
+    post(client, "/clientes", JOAO, "c")
+
+    refused = post(client, "/propostas", f'{{"cliente_id": 1, "valor": {valor}}}')
+
+    assert refused.status_code in (400, 422)
+    assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_s0_07_s0_08_submitting_once(proposta: Client, settings: Settings) -> None:
+    first = post(proposta, "/propostas/1/submeter", {"versao": 1}, "submit-001")
+    second = post(proposta, "/propostas/1/submeter", {"versao": 1}, "submit-001")
+
+    assert (first.status_code, first.json()) == (200, {"id": 1, "estado": "enviada", "versao": 2})
+    assert (second.status_code, second.json()) == (200, {"id": 1, "estado": "enviada", "versao": 2})
+    assert second.headers["idempotent-replayed"] == "true"
+    rows = query(settings, "SELECT idempotencia_key, tipo_operacao, entidade_id, resultado FROM idempotencia_operacoes")
+    assert [row[:3] for row in rows] == [("submit-001", "submeter_proposta", 1)]
+    snapshot = json.loads(rows[0][3]) if isinstance(rows[0][3], str) else rows[0][3]
+    assert (snapshot["estado"], snapshot["valor"], snapshot["versao"]) == ("enviada", "1500.00", 2)
+
+
+def test_s0_09_a_replayed_submission_shows_the_proposta_as_it_is_now(proposta: Client) -> None:
+    post(proposta, "/propostas/1/submeter", {"versao": 1}, "submit-001")
+    post(proposta, "/propostas/1/aceitar", {"versao": 2}, "accept-001")
+
+    again = post(proposta, "/propostas/1/submeter", {"versao": 1}, "submit-001")
+
+    assert again.json() == {"id": 1, "estado": "aceita", "versao": 3}
+
+
+def test_s0_10_one_key_serves_different_operations(proposta: Client, settings: Settings) -> None:
+    for name, versao in (("submeter", 1), ("aceitar", 2)):
+        assert post(proposta, f"/propostas/1/{name}", {"versao": versao}, "same-key").status_code == 200
+
+    kinds = query(settings, "SELECT tipo_operacao FROM idempotencia_operacoes ORDER BY tipo_operacao")
+    assert kinds == [("aceitar_proposta",), ("submeter_proposta",)]
+
+
+def test_a_submission_key_is_bound_to_its_proposta(proposta: Client) -> None:
+    post(proposta, "/propostas", '{"cliente_id": 1, "valor": 1}', "proposta-002")
+    post(proposta, "/propostas/1/submeter", {"versao": 1}, "submit-001")
+
+    other = post(proposta, "/propostas/2/submeter", {"versao": 1}, "submit-001")
+
+    assert other.status_code == 422
+    assert proposta.get("/api/v1/propostas/2").json()["estado"] == "rascunho"
+
+
+def test_s0_11_a_stale_version_is_refused_and_told(proposta: Client) -> None:
+    post(proposta, "/propostas/1/submeter", {"versao": 1}, "submit-001")
+
+    by_body = post(proposta, "/propostas/1/aceitar", {"versao": 1}, "accept-001")
+    by_header = post(proposta, "/propostas/1/aceitar", {}, "accept-001", **{"If-Match": '"1"'})
+
+    assert (by_body.status_code, by_body.json()["versao"]) == (409, 2)
+    assert by_header.status_code == 412
+    assert proposta.get("/api/v1/propostas/1").headers["etag"] == '"2"'
+    good = post(proposta, "/propostas/1/aceitar", {}, "accept-001", **{"If-Match": '"2"'})
+    assert good.json() == {"id": 1, "estado": "aceita", "versao": 3}
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        (("aceitar",), False),
+        (("recusar",), False),
+        (("cancelar",), True),
+        (("submeter", "aceitar"), True),
+        (("submeter", "recusar"), True),
+        (("submeter", "cancelar"), True),
+        (("submeter", "submeter"), False),
+        (("submeter", "aceitar", "cancelar"), False),
+        (("cancelar", "submeter"), False),
+    ],
+)
+def test_s0_12_only_allowed_transitions(proposta: Client, path: tuple[str, ...], allowed: bool) -> None:
+    answers = [post(proposta, f"/propostas/1/{name}", {"versao": n}, f"k{n}") for n, name in enumerate(path, 1)]
+
+    assert [answer.status_code for answer in answers[:-1]] == [200] * (len(path) - 1)
+    assert answers[-1].status_code == (200 if allowed else 409)
+
+
+def test_s0_12_the_trail_says_who(proposta: Client) -> None:
+    post(proposta, "/propostas/1/submeter", {"versao": 1}, "s", **{"X-Usuario": "ana"})
+    post(proposta, "/propostas/1/recusar", {"versao": 2, "motivo": "caro"}, "r", **{"X-Usuario": "rui"})
+    post(proposta, "/propostas/1/recusar", {"versao": 2, "motivo": "caro"}, "r", **{"X-Usuario": "rui"})
+
+    trail = proposta.get("/api/v1/propostas/1/historico").json()["itens"]
+
+    assert [(row["operacao"], row["usuario"], row["motivo"]) for row in trail] == [
+        ("criar_proposta", "local", None),
+        ("submeter_proposta", "ana", None),
+        ("recusar_proposta", "rui", "caro"),
+    ]
+
+
+@pytest.mark.parametrize("key", ["", '"   "', "x" * 256, "tab\tin"])
+def test_s0_13_a_bad_key_is_a_clear_400(client: Client, key: str) -> None:
+    refused = post(client, "/clientes", JOAO, key)
+
+    assert refused.status_code == 400
+    assert "chave" in refused.json()["detail"].lower()
+
+
+def test_s0_13_quoted_and_bare_are_one_key_and_255_characters_fit(client: Client) -> None:
+    key = "x" * 255
+
+    assert post(client, "/clientes", JOAO, key).status_code == 201
+    assert post(client, "/clientes", JOAO, f'"{key}"').status_code == 200
+
+
+def test_two_keys_in_one_request_are_refused(client: Client) -> None:
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+
+    assert client.post("/api/v1/clientes", json=JOAO, headers=headers).status_code == 400
+
+
+def test_s0_14_identical_requests_at_the_same_instant_make_one_row(client: Client, settings: Settings) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: post(client, "/clientes", JOAO, "client-001"), range(32)))
+
+    assert sorted({answer.status_code for answer in answers}) == [200, 201]
+    assert [answer.status_code for answer in answers].count(201) == 1
+    assert {answer.text for answer in answers} == {answers[0].text}
+    assert query(settings, "SELECT count(*) FROM clientes") == [(1,)]
+
+
+def test_s0_14_simultaneous_submissions_run_once(proposta: Client, settings: Settings) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: post(proposta, "/propostas/1/submeter", {"versao": 1}, "s"), range(32)))
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert {answer.text for answer in answers} == {'{"id": 1, "estado": "enviada", "versao": 2}'}
+    assert query(settings, "SELECT count(*) FROM propostas_historico WHERE operacao = 'submeter_proposta'") == [(1,)]
+
+
+def test_s0_15_operations_expire_after_thirty_days(proposta: Client, settings: Settings) -> None:
+    post(proposta, "/propostas/1/submeter", {"versao": 1}, "submit-001")
+    day = "expires_at - updated_at FROM idempotency_records"
+    lasting = query(settings, f"SELECT {day}")[0][0]
+
+    assert lasting == 30 * 24 * 3600 * 1000 if isinstance(lasting, int) else lasting.days == 30
+
+
+def test_s0_16_reading_one_and_many(proposta: Client) -> None:
+    for number in range(2, 5):
+        post(proposta, "/clientes", {**JOAO, "email": f"j{number}@example.com"})
+
+    page = proposta.get("/api/v1/clientes?limite=3").json()
+    rest = proposta.get(f"/api/v1/clientes?limite=3&depois={page['proximo']}").json()
+
+    assert [item["id"] for item in page["itens"]] == [1, 2, 3]
+    assert ([item["id"] for item in rest["itens"]], rest["proximo"]) == ([4], None)
+    assert proposta.get("/api/v1/clientes/1").json()["nome"] == "João Silva"
+    assert proposta.get("/api/v1/propostas").json()["itens"][0]["valor"] == 1500
+    for path in ("/clientes/99", "/propostas/99", f"/clientes/{10**30}", "/propostas/99/historico"):
+        assert proposta.get(f"/api/v1{path}").status_code == 404
+    assert post(proposta, "/propostas", '{"cliente_id": 99, "valor": 1}', "k").status_code == 422
+    assert post(proposta, "/propostas/99/submeter", {"versao": 1}, "k").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("", 400),
+        ("{", 400),
+        ("[]", 422),
+        ("{}", 422),
+        ('{"nome": "", "email": "a@b"}', 422),
+        ('{"nome": "x", "email": "sem-arroba"}', 422),
+        ('{"nome": "x\\u0000y", "email": "a@b"}', 422),
+        ('{"nome": "' + "x" * 2_000_000 + '"}', 413),
+        ("[" * 100_000, 400),
+        (b"\xff\xfe", 400),
+    ],
+)
+def test_bad_bodies_are_told_what_is_wrong(client: Client, body: str | bytes, status: int) -> None:
+    refused = post(client, "/clientes", body, "k")
+
+    assert refused.status_code == status
+    assert refused.json()["detail"]
+
+
+def test_cpf_and_cnpj_are_checked_when_strict_is_asked(client: Client) -> None:
+    strict = {"Prefer": "handling=strict"}
+
+    assert post(client, "/clientes", JOAO, "a", **strict).status_code == 422
+    assert post(client, "/clientes", {**JOAO, "documento": "123.456.789-09"}, "b", **strict).status_code == 201
+
+
+def test_principals_never_meet(database: str, serving: Any) -> None:
+    settings = Settings(database=database, api_keys="ana:0123456789abcdef,rui:fedcba9876543210")
+    with serving(settings) as client:
+        ana, rui = {"Authorization": "Bearer 0123456789abcdef"}, {"Authorization": "Bearer fedcba9876543210"}
+        assert post(client, "/clientes", JOAO, "k").status_code == 401
+        assert post(client, "/clientes", JOAO, "k", Authorization="Bearer wrong").status_code == 401
+        assert post(client, "/clientes", JOAO, "k", **ana).status_code == 201
+        other = post(client, "/clientes", {**JOAO, "email": "rui@example.com"}, "k", **rui)
+        assert (other.status_code, other.json()["email"]) == (201, "rui@example.com")
+        assert client.get("/api/v1/clientes/1", headers=rui).json()["idempotencia_key"] is None
+        assert client.get("/api/v1/clientes/1", headers=ana).json()["idempotencia_key"] == "k"
