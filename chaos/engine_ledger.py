@@ -53,6 +53,8 @@ def effects(backend: str, url: str) -> dict[str, list[str]]:
 
 
 def drop(connection: Any) -> None:
-    """Close a connection in whatever state it is; the server rolls back what was open."""
+    """Close a connection, if there is one, in whatever state it is; the server rolls back what was open."""
+    if connection is None:
+        return
     with suppress(*DRIVER_ERRORS):
         connection.close()

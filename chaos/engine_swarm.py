@@ -88,21 +88,20 @@ class Swarm:
 
     def kill_one(self) -> Phase:
         """kill -9 one worker wherever it is, put another in its place, and say where it stood."""
-        slot = self._chance.randrange(len(self._workers))
+        slot = self._chance.choice(self._await_busy())
         end(self._workers[slot])
         stood = self.board.phase(slot)
         self._workers[slot] = self._spawned(slot)
         return stood
 
-    def busy(self) -> bool:
-        """Whether every worker has begun; a fresh process that has not yet connected is no target."""
-        return all(self.board.phase(slot) != Phase.IDLE for slot in range(len(self._workers)))
-
-    def await_busy(self) -> None:
-        """Wait until the workers are at work, as a new process must first connect."""
+    def _await_busy(self) -> list[int]:
+        """The workers that have begun; a fresh process that has not yet connected is no target."""
         deadline = time.monotonic() + PATIENCE
-        while not self.busy() and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if busy := [slot for slot in range(len(self._workers)) if self.board.phase(slot) != Phase.IDLE]:
+                return busy
             time.sleep(0.001)
+        raise TimeoutError("no worker has begun; look at its error above")
 
     def __enter__(self) -> Self:
         return self

@@ -27,11 +27,11 @@ def main() -> None:
         print(killed_at_every_step(url or f"sqlite:///{folder}/steps.db?journal=delete"))
 
 
-def killed_at_every_step(url: str) -> str:
-    """Append, kill at step 1, go on; append, kill at step 2; until a run ends before its step. Returns the count."""
+def killed_at_every_step(url: str, first: int = 1, stride: int = 1) -> str:
+    """Append, kill at the first step, go on; append, kill at the next; until a run ends before its step."""
     prepare(url)
     killed = appended = 0
-    for fatal in count(1):
+    for fatal in count(first, stride):
         appended += append(url, MESSAGES)
         if not _died(url, fatal):
             break

@@ -596,6 +596,17 @@ def test_s3_07_a_day_after_completion_records_are_swept_and_what_is_unknown_stay
     assert shell.run("1", Counter("anew")).value == "anew"
 
 
+def test_a_renewed_claim_on_an_expired_key_keeps_the_beginning_of_its_own_life(threads: Shell) -> None:
+    engine: Once = threads.engine
+    threads.run("1", Counter(), operation="pay")
+    threads.clock.advance(24 * 3600 + 1)
+    with engine.attempt("pay", key="1", unknown="rerun") as attempt:
+        began = engine.get("pay", "1").created_at
+        threads.clock.advance(5)
+        attempt.checkpoint("on")
+        assert engine.get("pay", "1").created_at == began
+
+
 def test_joined_commits_or_rolls_back_with_the_callers_work(tmp_path: Path) -> None:
     once = Once(f"sqlite:///{tmp_path}/shop.db?journal=delete", scope="shop")
     once.migrate()

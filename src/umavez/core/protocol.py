@@ -12,7 +12,7 @@ leases, replay, expiry or mismatch.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from umavez.core.fingerprint import same_meaning
 from umavez.core.flow import Swap, SwapFlow, Swapped
@@ -187,17 +187,17 @@ def _achieved(step: Take | Doubt, draft: Draft, fence: int, now: Instant) -> Ver
 
 def renew(claim: Claim, stamp: str) -> SwapFlow[Claim]:
     """Extend the lease. Like all below, raises ClaimLost when somebody has taken over."""
-    return (yield from _change(claim, claim.draft._replace(stamp=stamp, claims=False)))
+    return (yield from _change(claim, _next(claim, stamp)))
 
 
 def checkpoint(claim: Claim, progress: str, stamp: str) -> SwapFlow[Claim]:
     """Keep how far the attempt got, for whoever continues; extends the lease too."""
-    return (yield from _change(claim, claim.draft._replace(stamp=stamp, claims=False, progress=progress)))
+    return (yield from _change(claim, _next(claim, stamp, progress=progress)))
 
 
 def rerun(claim: Claim, evidence: str, stamp: str) -> SwapFlow[Claim]:
     """Turn a claim to ask into a claim to run: the far side never did it. Counts one more attempt."""
-    draft = claim.draft._replace(stamp=stamp, claims=False, attempt=claim.draft.attempt + 1, evidence=evidence)
+    draft = _next(claim, stamp, attempt=claim.draft.attempt + 1, evidence=evidence)
     return (yield from _change(claim, draft))
 
 
@@ -234,15 +234,15 @@ def settle(
 
 def fail(claim: Claim, error: str, keep: Millis, stamp: str) -> SwapFlow[Claim]:
     """Record a failure that frees the key for another attempt while retries are left."""
-    draft = claim.draft._replace(stamp=stamp, claims=False, status=Status.FAILED, lease=None, keep=keep, error=error)
+    draft = _next(claim, stamp, status=Status.FAILED, lease=None, keep=keep, error=error)
     return (yield from _change(claim, draft))
 
 
 def doubt(claim: Claim, error: str, stamp: str, evidence: str | None = None) -> SwapFlow[Claim]:
     """Record that the attempt ended without an answer: it may have happened."""
-    draft = claim.draft._replace(
-        stamp=stamp,
-        claims=False,
+    draft = _next(
+        claim,
+        stamp,
         status=Status.UNKNOWN,
         lease=None,
         keep=None,
@@ -250,6 +250,11 @@ def doubt(claim: Claim, error: str, stamp: str, evidence: str | None = None) -> 
         evidence=evidence or claim.draft.evidence,
     )
     return (yield from _change(claim, draft))
+
+
+def _next(claim: Claim, stamp: str, **changes: Any) -> Draft:
+    """The claim's draft with `changes`, under a new stamp. It asks for no new fence and begins no new life."""
+    return claim.draft._replace(stamp=stamp, claims=False, fresh=False, **changes)
 
 
 def _change(claim: Claim, draft: Draft) -> SwapFlow[Claim]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, routing
 
 from umavez.aio import AsyncOnce
 from umavez.errors import ConfigurationError
@@ -79,10 +79,16 @@ def routes_of(app: Any) -> list[Route]:
     """The routes whose endpoints bear a contract."""
     return [
         Route(method, path, **getattr(endpoint, MARK))
-        for path, methods, endpoint in _endpoints(app.routes, "")
+        for path, methods, endpoint in _endpoints(_flat(app.routes), "")
         if hasattr(endpoint, MARK)
         for method in sorted(methods)
     ]
+
+
+def _flat(routes: Any) -> Iterable[Any]:
+    """The routes with those of included routers, which newer versions of FastAPI keep apart until asked."""
+    contexts = getattr(routing, "iter_route_contexts", None)
+    return routes if contexts is None else contexts(routes)
 
 
 def _endpoints(routes: Iterable[Any], prefix: str) -> Iterator[tuple[str, set[str], Any]]:
@@ -90,7 +96,7 @@ def _endpoints(routes: Iterable[Any], prefix: str) -> Iterator[tuple[str, set[st
         path = prefix + getattr(route, "path", "")
         inner = getattr(route, "routes", None)
         if inner:
-            yield from _endpoints(inner, path)
+            yield from _endpoints(_flat(inner), path)
         elif getattr(route, "endpoint", None) is not None:
             yield path, getattr(route, "methods", None) or set(), route.endpoint
 

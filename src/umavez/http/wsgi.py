@@ -148,7 +148,10 @@ class Idempotency:
 def path_of(environ: Environ) -> str:
     """The whole path as text; WSGI gives its bytes dressed as latin-1."""
     raw: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-    return raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "surrogateescape")
+    try:
+        return raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return raw  # a server that gives text instead
 
 
 def answered(start_response: StartResponse, answer: Answer) -> list[bytes]:
