@@ -18,7 +18,7 @@ from umavez.errors import UmavezError
 
 SCOPE = "chaos"
 OPERATION = "book"
-WORKERS = 4
+WORKERS = 3
 EVERYTHING = 10_000_000
 
 
@@ -82,7 +82,6 @@ def run(setting: Setting) -> Report:
     job = prepared(setting)
     with Swarm(job, work, WORKERS, chance) as swarm:
         while report.done < setting.count:
-            time.sleep(chance.random() * 0.02)
             count_kill(report, swarm.kill_one())
             setting.advance(1)
     finish(job)

@@ -32,6 +32,9 @@ FORKS.set_forkserver_preload(
     ]
 )
 PATIENCE = 60.0
+AIM = 0.3
+"""Seconds that a kill waits for the phase it is meant for."""
+AIMS = (Phase.CLAIMED, Phase.EFFECT, Phase.SETTLED, Phase.COMMITTED)
 
 
 class Job(NamedTuple):
@@ -87,21 +90,26 @@ class Swarm:
         return spawn(self._work, self.job, slot, self._chance.getrandbits(32))
 
     def kill_one(self) -> Phase:
-        """kill -9 one worker wherever it is, put another in its place, and say where it stood."""
-        slot = self._chance.choice(self._await_busy())
+        """kill -9 one worker, put another in its place, and say where it stood.
+
+        Half of the kills come at a random time; half wait for a phase, since the dangerous ones are short.
+        """
+        slot = self._chance.randrange(len(self._workers))
+        self._await(slot, [phase for phase in Phase if phase is not Phase.IDLE], PATIENCE)
+        if self._chance.random() < 0.5:
+            time.sleep(self._chance.random() * 0.05)
+        else:
+            self._await(slot, [self._chance.choice(AIMS)], AIM)
         end(self._workers[slot])
         stood = self.board.phase(slot)
         self._workers[slot] = self._spawned(slot)
         return stood
 
-    def _await_busy(self) -> list[int]:
-        """The workers that have begun; a fresh process that has not yet connected is no target."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if busy := [slot for slot in range(len(self._workers)) if self.board.phase(slot) != Phase.IDLE]:
-                return busy
-            time.sleep(0.001)
-        raise TimeoutError("no worker has begun; look at its error above")
+    def _await(self, slot: int, phases: list[Phase], patience: float) -> None:
+        """Wait until the worker is in one of `phases`, or no longer."""
+        deadline = time.monotonic() + patience
+        while self.board.phase(slot) not in phases and time.monotonic() < deadline:
+            time.sleep(0.0005)
 
     def __enter__(self) -> Self:
         return self

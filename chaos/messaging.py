@@ -36,7 +36,7 @@ def main() -> None:
     given = parser.parse_args()
     run = Run.begin()
     try:
-        with _store(run, given.store) as url:
+        with lent_store(run, given.store) as url:
             broker = run.private(KINDS["rabbitmq"]) if given.broker == "rabbitmq" else None
             print(Chaos(url, broker, given.messages, given.seed).run())
     finally:
@@ -44,7 +44,8 @@ def main() -> None:
 
 
 @contextmanager
-def _store(run: Run, url: str | None) -> Iterator[str]:
+def lent_store(run: Run, url: str | None) -> Iterator[str]:
+    """The store at `url`, or a PostgreSQL database of our own."""
     if url is not None:
         yield url
         return
@@ -109,10 +110,10 @@ class Chaos:
                     self.appended += many
 
     def _torment(self, writers: list[threading.Thread]) -> None:
-        """Kill somebody every second or so while there is work; the broker about every twentieth time."""
+        """Kill somebody every three seconds or so while there is work; the broker about every tenth time."""
         while any(writer.is_alive() for writer in writers) or waiting(self.url) > self.messages // 20:
-            time.sleep(0.3 + self.chance.random())
-            if self.broker is not None and self.chance.random() < 0.05:
+            time.sleep(1.5 + 3 * self.chance.random())
+            if self.broker is not None and self.chance.random() < 0.1:
                 self.broker.kill()
                 self.broker.restart()
                 self.restarts += 1

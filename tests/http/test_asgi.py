@@ -581,3 +581,23 @@ async def test_fifty_at_once_run_once(tmp_path: Path) -> None:
             answers = await asyncio.gather(*[b.post("same") for _ in range(50)])
             assert {answer.json()["run"] for answer in answers} == {1}
             assert b.shop.runs == 1
+
+
+@awaited
+async def test_no_principal_is_too_strange_to_be_kept_apart() -> None:
+    strange = ["a" * 300, "a" * 299 + "b", "nul\0", "nul", "\ud800", "caf\u00e9", "a/b"]
+    names = iter(strange * 2)
+    async with bench(unknown="rerun", principal=lambda _: next(names)) as b:
+        answers = [(await b.post()).json()["run"] for _ in strange * 2]
+        assert answers == [1, 2, 3, 4, 5, 6, 7] * 2
+
+
+@awaited
+async def test_a_principal_may_be_awaited_and_an_empty_one_is_nobody() -> None:
+    async def who(scope: Any) -> str:
+        return "" if scope["path"] == "/nobody" else "ana"
+
+    async with bench(unknown="rerun", principal=who) as b:
+        await b.post()
+        assert (await b.post()).headers["idempotent-replayed"] == "true"
+        assert (await b.post(path="/nobody")).headers["idempotency-unprotected"] == "no-principal"

@@ -76,7 +76,7 @@ class Idempotency:
     ) -> None:
         exchange = self.exchange
         principal = await self._principal(scope)
-        if principal is None:
+        if principal is None or principal == "":
             return await self._unprotected(scope, receive, send, b"no-principal")
         whose = exchange.scopes.of(principal)
         try:

@@ -101,7 +101,7 @@ class Idempotency:
         if route is None:
             return self._document(request) or self.get_response(request)  # type: ignore[no-any-return]  # Django's
         principal = self.exchange.principal(request)
-        if principal is None:
+        if principal is None or principal == "":
             return marked(self.get_response(request), b"no-principal")  # type: ignore[no-any-return]  # Django's
         whose = self.exchange.scopes.of(principal)
         try:
@@ -123,7 +123,7 @@ class Idempotency:
         if route is None:
             return await self._adocument(request) or await self.get_response(request)
         principal = await _settled(self.exchange.principal(request))
-        if principal is None:
+        if principal is None or principal == "":
             return marked(await self.get_response(request), b"no-principal")  # type: ignore[no-any-return]  # Django's
         whose = self.exchange.scopes.of(principal)
         try:

@@ -24,7 +24,7 @@ Principal = str | Anonymous | None
 Resolver = Callable[[Any], Any]
 """From the shell's own request (ASGI scope, WSGI environ, Django request) to a Principal, or an awaitable of one.
 
-None says that nobody is identified: the request goes to the app unprotected, which is to answer 401.
+None, or an empty text, says that nobody is identified: the request goes to the app unprotected, which is to answer 401.
 """
 
 
@@ -61,9 +61,10 @@ class Scopes:
                 f"principal= gave {type(principal).__name__}; give a non-empty text, None (not identified) or ANONYMOUS."
             )
         text = self._prefix + principal
-        if len(text) <= MAX_LENGTH:
+        if len(text) <= MAX_LENGTH and text.isprintable():
             return text
-        return f"{self._prefix}sha256:{sha256(principal.encode()).hexdigest()}"
+        # Too long for a key, or with marks that some store cannot hold: by digest, which no name looks like.
+        return f"{self._prefix}sha256 {sha256(principal.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def from_header(name: str) -> Resolver:

@@ -77,7 +77,7 @@ def _described(route: Route) -> dict[str, Any]:
 
 def asked_key(exchange: Exchange, principal: Principal, values: Sequence[str], query: bytes) -> tuple[Route, Key]:
     """The key that a status query asks about. Raises Problem: not identified, incomplete, malformed."""
-    if principal is None:
+    if principal is None or principal == "":
         raise Problem(UNAUTHENTICATED)
     asked = parse_qs(query.decode("latin-1"), keep_blank_values=True, max_num_fields=20)
     methods, paths = asked.get("method", []), asked.get("path", [])

@@ -50,7 +50,7 @@ class Idempotency:
         if sent is None and not route.contract.required:
             return self.app(environ, start_response)
         principal = self.exchange.principal(environ)
-        if principal is None:
+        if principal is None or principal == "":
             return self._unprotected(environ, start_response, "no-principal")
         try:
             return self._keyed(route, path, self.exchange.scopes.of(principal), environ, start_response)
