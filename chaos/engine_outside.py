@@ -48,7 +48,7 @@ class Caller:
     """Somebody who calls the far side once per key."""
 
     def __init__(self, job: Job, slot: int, seed: int) -> None:
-        self.line = FarSide(job.authority)
+        self.job, self.line = job, FarSide(job.authority)
         self.board, self.history = Board(job.board), History(job.history)
         self.chance = random.Random(seed)
         self.once = Once(job.url, scope=SCOPE, observers=[lambda event: self.history.note(event.kind, event.key.value)])
@@ -142,7 +142,7 @@ def conclude(job: Job, authority: Authority, report: Report) -> None:
 def finish(caller: Caller, authority: Authority, report: Report) -> None:
     """Every key reaches SUCCESS within a bound: by itself, or for "hold" by a decision taken from the ledger."""
     deadline = time.monotonic() + BOUND
-    waiting = expected(caller.board) - {r.key.value for r in caller.once.find(status=Status.SUCCESS, limit=EVERYTHING)}
+    waiting = expected(caller.job.board) - {r.key.value for r in caller.once.find(status=Status.SUCCESS, limit=EVERYTHING)}
     while waiting and time.monotonic() < deadline:
         for key in sorted(waiting):
             try:
@@ -182,7 +182,7 @@ def examine(caller: Caller, ledger: list[list[str]], records: list[Record], repo
         acted[key].append(value)
     given = answers(caller.history.path)
     known = {record.key.value: record for record in records}
-    for key in expected(caller.board):
+    for key in expected(caller.job.board):
         if key not in known:
             report.blame(f"{key} has no record")
             continue

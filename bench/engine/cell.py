@@ -4,74 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import subprocess
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.engine.load import Keys, Measured, by_tasks, by_threads
 from bench.engine.subjects import Subject, subject
 
 ROOT = Path(__file__).parents[2]
+FIRST, REPLAY = OPS = ("first", "replay")
 PATIENCE = 30.0
 """Seconds a cell may take beyond its measured time before it counts as failed."""
 
 
-def measure(
-    name: str, url: str, callers: int, seconds: float, *, python: str = sys.executable
-) -> tuple[dict[str, Measured], str | None]:
-    """Measure first and replay of a subject in another process; the second value says why it could not be."""
+class Cell(NamedTuple):
+    """What a cell found: the operations that could be measured, and why others could not."""
+
+    measured: dict[str, Measured]
+    problems: dict[str, str]
+
+
+def measure(name: str, url: str, callers: int, seconds: float, *, python: str = sys.executable) -> Cell:
+    """Measure first and replay of a subject in another process."""
     words = json.dumps({"subject": name, "url": url, "callers": callers, "seconds": seconds})
     command = [python, "-m", "bench.engine.cell", words]
+    patience = PATIENCE + 4 * seconds
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE + 4 * seconds
-        )
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=patience)
     except subprocess.TimeoutExpired:
-        return {}, f"did not finish within {PATIENCE + 4 * seconds:.0f} s"
+        return Cell({}, dict.fromkeys(OPS, f"did not finish within {patience:.0f} s"))
     lines = done.stdout.splitlines()
-    if done.returncode or not lines:
-        return {}, (done.stderr.strip().splitlines() or ["ended without a word"])[-1][:200]
-    return {op: Measured(*values) for op, values in json.loads(lines[-1]).items()}, None
+    if not lines or not lines[-1].startswith("["):
+        problem = (done.stderr.strip().splitlines() or ["ended without a word"])[-1][:200]
+        return Cell({}, dict.fromkeys(OPS, problem))
+    measured, problems = json.loads(lines[-1])
+    return Cell({op: Measured(*values) for op, values in measured.items()}, problems)
 
 
 def main(text: str) -> None:
     words = json.loads(text)
     chosen = subject(words["subject"], words["url"], words["callers"])
+    found = Cell({}, {})
     if chosen.awaited:
-        results = _loop(_by_tasks(chosen, words["seconds"]))
+        _loop(_by_tasks(chosen, words["seconds"], found))
     else:
-        results = _by_threads(chosen, words["seconds"])
-    print(json.dumps(results), flush=True)
+        _by_threads(chosen, words["seconds"], found)
+    print(json.dumps(found), flush=True)
+    # Some peers leave threads behind that never end.
+    os._exit(0)
 
 
-def _by_threads(chosen: Subject, seconds: float) -> dict[str, Measured]:
+def _by_threads(chosen: Subject, seconds: float, found: Cell) -> None:
     keys = Keys(secrets.token_hex(4))
     chosen.open()
-    results = {"first": by_threads(chosen.first, keys.new, chosen.callers, seconds, keys.completed)}
-    results["replay"] = by_threads(chosen.replay, keys.known(), chosen.callers, seconds, keys.completed)
+    for op, call in ((FIRST, chosen.first), (REPLAY, chosen.replay)):
+        try:
+            key = keys.new if op == FIRST else keys.known()
+            found.measured[op] = by_threads(call, key, chosen.callers, seconds, keys.completed)
+        except Exception as error:  # noqa: BLE001  # a peer may raise anything, and the table says so
+            found.problems[op] = f"{type(error).__name__}: {error}"[:200]
     chosen.close()
-    return results
 
 
-async def _by_tasks(chosen: Subject, seconds: float) -> dict[str, Measured]:
+async def _by_tasks(chosen: Subject, seconds: float, found: Cell) -> None:
     keys = Keys(secrets.token_hex(4))
     await chosen.open()
-    results = {"first": await by_tasks(chosen.first, keys.new, chosen.callers, seconds, keys.completed)}
-    results["replay"] = await by_tasks(chosen.replay, keys.known(), chosen.callers, seconds, keys.completed)
+    for op, call in ((FIRST, chosen.first), (REPLAY, chosen.replay)):
+        try:
+            key = keys.new if op == FIRST else keys.known()
+            found.measured[op] = await by_tasks(call, key, chosen.callers, seconds, keys.completed)
+        except Exception as error:  # noqa: BLE001  # as above
+            found.problems[op] = f"{type(error).__name__}: {error}"[:200]
     await chosen.close()
-    return results
 
 
-def _loop(work: Coroutine[Any, Any, dict[str, Measured]]) -> dict[str, Measured]:
+def _loop(work: Coroutine[Any, Any, None]) -> None:
     """On uvloop where it is installed."""
     try:
         import uvloop  # noqa: PLC0415  # not everywhere
     except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+        asyncio.run(work)
+        return
+    uvloop.run(work)
 
 
 if __name__ == "__main__":

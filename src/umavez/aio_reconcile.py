@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from umavez.aio import AsyncOnce
 from umavez.aio_admission import _answer as answer_of
 from umavez.aio_attempt import AsyncAttempt, drive
 from umavez.core.policy import CannotTell, Happened
-from umavez.core.protocol import Asking, Intent, admit, fail
-from umavez.core.reconciliation import Pace, Report, fairly, standing
+from umavez.core.protocol import Asking, fail
+from umavez.core.reconciliation import Pace, Report, fairly, inquire, standing
 from umavez.core.record import Query, Record, Status
 from umavez.errors import ClaimLost, StoreError
 from umavez.outcome import Question
@@ -40,7 +40,7 @@ class AsyncReconciler:
         budget: int = BUDGET,
         per_scope: int | None = None,
         window: int = WINDOW,
-        reruns: Mapping[str, Callable[[Question], Awaitable[Any]]] | None = None,
+        reruns: Mapping[str, Callable[[Question], Any]] | None = None,
     ) -> None:
         self._once = once
         self._store: AsyncStore = once.store
@@ -72,7 +72,7 @@ class AsyncReconciler:
     async def serve(
         self, stop: asyncio.Event, every: float = 60.0, told: Callable[[Report], None] | None = None
     ) -> None:
-        """A pass every `every` seconds until `stop` is set; `told` gets each report. A store that fails is tried later."""
+        """A pass every `every` seconds until `stop` is set; `told` gets each report. A failed store is tried later."""
         while not stop.is_set():
             try:
                 report = await self.run()
@@ -115,13 +115,11 @@ class AsyncReconciler:
             # Another reconciler was here since the list was made.
             return "busy" if where == "waiting" else where
         plan = self._once.plans.declarations[record.key.operation]
-        current = seen.current
-        intent = Intent(current.key, current.fingerprint, current.process_instance, current.activity)
-        verdict = await drive(admit(intent, plan.policy, STAMPS.owner()), self._store)
-        if not isinstance(verdict, Asking):
+        asking = await drive(inquire(seen.current, plan.policy, STAMPS.owner()), self._store)
+        if asking is None:
             return "busy"
         report.count("asked")
-        return await self._asked(plan, verdict)
+        return await self._asked(plan, asking)
 
     async def _asked(self, plan: Plan, asking: Asking) -> str:
         doubtful = asking.doubtful

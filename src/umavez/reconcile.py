@@ -13,8 +13,8 @@ from typing import Any
 from umavez.admission import _answer as answer_of
 from umavez.attempt import Attempt, drive
 from umavez.core.policy import CannotTell, Happened
-from umavez.core.protocol import Asking, Intent, admit, fail
-from umavez.core.reconciliation import Pace, Report, fairly, standing
+from umavez.core.protocol import Asking, fail
+from umavez.core.reconciliation import Pace, Report, fairly, inquire, standing
 from umavez.core.record import Query, Record, Status
 from umavez.errors import ClaimLost, StoreError
 from umavez.once import Once
@@ -74,7 +74,7 @@ class Reconciler:
         return report
 
     def serve(self, stop: threading.Event, every: float = 60.0, told: Callable[[Report], None] | None = None) -> None:
-        """A pass every `every` seconds until `stop` is set; `told` gets each report. A store that fails is tried later."""
+        """A pass every `every` seconds until `stop` is set; `told` gets each report. A failed store is tried later."""
         while not stop.is_set():
             try:
                 report = self.run()
@@ -117,13 +117,11 @@ class Reconciler:
             # Another reconciler was here since the list was made.
             return "busy" if where == "waiting" else where
         plan = self._once.plans.declarations[record.key.operation]
-        current = seen.current
-        intent = Intent(current.key, current.fingerprint, current.process_instance, current.activity)
-        verdict = drive(admit(intent, plan.policy, STAMPS.owner()), self._store)
-        if not isinstance(verdict, Asking):
+        asking = drive(inquire(seen.current, plan.policy, STAMPS.owner()), self._store)
+        if asking is None:
             return "busy"
         report.count("asked")
-        return self._asked(plan, verdict)
+        return self._asked(plan, asking)
 
     def _asked(self, plan: Plan, asking: Asking) -> str:
         doubtful = asking.doubtful

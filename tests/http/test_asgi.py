@@ -404,7 +404,7 @@ async def test_a_caller_that_goes_away_leaves_the_work_running() -> None:
         caller.cancel()
         await asyncio.gather(caller, return_exceptions=True)
         gate.set()
-        while b.app._working:
+        while b.app._detached.working:
             await asyncio.sleep(0)
         again = await b.post()
         assert (again.json(), again.headers["idempotent-replayed"]) == ({"run": 1}, "true")

@@ -112,7 +112,8 @@ def judge(
         return Take(1)
     if policy.mismatch == "reject" and not same_meaning(record.fingerprint, intent.fingerprint):
         return Mismatched()
-    if record.settled is not None:
+    if record.settled is not None or record.status is Status.SUCCESS:
+        # SUCCESS without an outcome should not exist; if a store lost one, it still happened and must not run again.
         return Replay(record)
     if record.status is Status.FAILED:
         return Take(record.attempt + 1) if record.can_retry(policy.max_retries) else Exhausted(record)

@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from umavez.core.flow import Swap, SwapFlow, Swapped
+from umavez.core.policy import Policy
+from umavez.core.protocol import Asking, Claim, drafted
 from umavez.core.record import Instant, Millis, Record, Status
 
 CANNOT_TELL = "cannot tell"
@@ -25,7 +28,7 @@ class Pace:
     first: float = 30.0
     factor: float = 2.0
     cap: float = 3600.0
-    settle: float = 0.0
+    settle: float = 10.0
     max_asks: int = 50
 
     def wait(self, asked: int) -> Millis:
@@ -106,3 +109,17 @@ def fairly(records: Iterable[Record], budget: int, per_scope: int | None) -> Ite
                 del queues[scope]
         if not queues:
             return
+
+
+def inquire(record: Record, policy: Policy, stamp: str) -> SwapFlow[Asking | None]:
+    """Claim exactly this record to ask about it; None when it changed meanwhile.
+
+    Not by admission: had another reconciler freed the key since, that would grant a run which nobody wants here.
+    """
+    draft = drafted(record, stamp)._replace(status=Status.PENDING, claims=True, lease=policy.lease_ms)
+    reply = yield Swap(record.stamp, draft)
+    if isinstance(reply, Swapped):
+        return Asking(Claim(draft, reply.fence, reply.now), record)
+    if reply.current is not None and reply.current.stamp == stamp:
+        return Asking(Claim(draft, reply.current.fence, reply.now), record)
+    return None

@@ -8,7 +8,6 @@ before that check.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from umavez.aio import AsyncOnce
 from umavez.core.protocol import Intent
 from umavez.errors import StoreError, UmavezError
 from umavez.http.asgi_run import JoinedRun, Run, body_source, fetched, send_answer
+from umavez.http.detached import Detached
 from umavez.http.exchange import Exchange, current, entity_of, unprotected
 from umavez.http.keyed import Over, joined_arguments
 from umavez.http.principal import Principal
@@ -23,6 +23,7 @@ from umavez.http.problem import Problem
 from umavez.http.route import Route
 from umavez.http.spool import Spool, refuse_declared
 from umavez.http.status import asked_key, policy_answer, status_answer
+from umavez.stores.memory import AsyncMemoryStore
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -39,8 +40,8 @@ class Idempotency:
         self.exchange = Exchange(once.plans, once.scope, principal=principal, **options)
         self._documents = self.exchange.documents
         self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
-        # A task that nothing refers to can be collected in the middle of its work.
-        self._working: set[asyncio.Task[None]] = set()
+        self._detached = Detached()
+        self._in_memory = type(once.store) is AsyncMemoryStore
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand it to the app where keys do not concern it."""
@@ -97,7 +98,8 @@ class Idempotency:
                 intent = exchange.intent(route, key, path, query, kind, body)
             else:
                 intent = exchange.intent_of_spool(route, key, path, query, kind, body)  # type: ignore[arg-type]  # a Spool
-            await self._finished(self._work(route, intent, scope, body, receive, send))
+            work = self._work(route, intent, scope, body, receive, send)
+            await (self._detached.finish_eagerly(work) if self._eager(route) else self._detached.finish(work))
         except Problem as problem:
             await send_answer(send, exchange.refusal(problem))
         finally:
@@ -109,28 +111,10 @@ class Idempotency:
             return principal  # type: ignore[no-any-return]  # checked by Scopes.of
         return await principal  # type: ignore[no-any-return]  # the same
 
-    async def _finished(self, work: Any) -> None:
-        """Wait for `work` in a task of its own: a caller that goes away, or is cancelled, leaves it running."""
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[None] = loop.create_future()
-        task = loop.create_task(self._reported(work, waiting))
-        self._working.add(task)
-        await waiting
-
-    async def _reported(self, work: Any, waiting: asyncio.Future[None]) -> None:
-        """Carry `work` out and tell whoever still waits. An error nobody waits for stays with the task."""
-        try:
-            await work
-        except BaseException as error:
-            if waiting.done() or not isinstance(error, Exception):
-                waiting.cancel()
-                raise
-            waiting.set_exception(error)
-        else:
-            if not waiting.done():
-                waiting.set_result(None)
-        finally:
-            self._working.discard(asyncio.current_task())  # type: ignore[arg-type]  # it is this task
+    def _eager(self, route: Route) -> bool:
+        """Whether admission to `route` never waits: a store in memory, no rival waited for, nobody asked."""
+        policy = route.plan.policy
+        return self._in_memory and policy.wait == 0 and not policy.asks and route.contract.joined is None
 
     async def _work(
         self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
@@ -138,7 +122,7 @@ class Idempotency:
         """The request from its claim to its answer."""
         if route.contract.joined is not None:
             return await self._joined(route, intent, scope, body, receive, send)
-        run = Run(self.app, self.exchange, route.contract, scope, body, receive, send)
+        run = Run(self.app, self.exchange, route.contract, scope, body, receive, send, eager=self._eager(route))
         try:
             outcome = await self.once.perform(route.plan, intent, run, (), {})
             return await self._replay(outcome.value, scope, send)

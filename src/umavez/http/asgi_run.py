@@ -9,6 +9,7 @@ from typing import Any
 from umavez.aio_attempt import CURRENT, AsyncAttempt
 from umavez.errors import ClaimLost, StoreError
 from umavez.http.answer import Answer, NotFinal, lowered, no_store
+from umavez.http.detached import hand_over
 from umavez.http.exchange import Exchange, not_kept, streams, unfinished, unprotected
 from umavez.http.keyed import Keyed, Over
 from umavez.http.route import Contract
@@ -89,10 +90,20 @@ class Run(_Capture):
     """
 
     def __init__(
-        self, app: Any, exchange: Exchange, contract: Contract, scope: Any, body: bytes | Spool, receive: Any, send: Any
+        self,
+        app: Any,
+        exchange: Exchange,
+        contract: Contract,
+        scope: Any,
+        body: bytes | Spool,
+        receive: Any,
+        send: Any,
+        *,
+        eager: bool,
     ) -> None:
         super().__init__(app, exchange, contract, scope, body, receive)
         self._real_send = send
+        self._eager = eager
         self._attempt: AsyncAttempt
 
     async def __call__(self) -> Any:
@@ -101,6 +112,8 @@ class Run(_Capture):
         attempt = CURRENT.get()
         assert attempt is not None
         self._attempt = attempt
+        if self._eager:
+            await hand_over()
         try:
             await self._app(self._prepared(Keyed(attempt)), self._receive, self._send)
         finally:

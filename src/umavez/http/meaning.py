@@ -7,7 +7,6 @@ meaning depends on the parser (repeated members, numbers beyond measure, deep ne
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from typing import Any
@@ -56,7 +55,7 @@ def _content(media: str, body: bytes) -> tuple[bytes, bytes]:
         return b"none", b""
     if is_json(media) and len(body) <= LARGEST_JSON:
         try:
-            return b"json", _ENCODE(_DECODE(body.decode())).encode()
+            return b"json", _encoded(_DECODE(body.decode()))
         except (ValueError, RecursionError, ArithmeticError):
             return b"odd json", body
     return _media(media), body
@@ -104,9 +103,15 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-_DECODE: Callable[[str], Any] = json.JSONDecoder(
+_DECODE = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse
 ).decode
-_ENCODE: Callable[[Any], str] = json.JSONEncoder(
-    ensure_ascii=True, sort_keys=True, separators=(",", ":"), check_circular=False
-).encode
+_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), check_circular=False)
+_QUICK: Any = getattr(json.encoder, "c_make_encoder", None)
+if _QUICK is not None:
+    # JSONEncoder makes one of these per call, which costs as much as the encoding of a small body.
+    _QUICK = _QUICK(None, _refuse, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)
+
+
+def _encoded(value: Any) -> bytes:
+    return "".join(_QUICK(value, 0)).encode() if _QUICK is not None else _ENCODER.encode(value).encode()

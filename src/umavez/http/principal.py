@@ -61,7 +61,7 @@ class Scopes:
                 f"principal= gave {type(principal).__name__}; give a non-empty text, None (not identified) or ANONYMOUS."
             )
         text = self._prefix + principal
-        if len(text) <= MAX_LENGTH and text.isprintable():
+        if len(text) <= MAX_LENGTH and text.isprintable() and not principal.startswith("sha256 "):
             return text
         # Too long for a key, or with marks that some store cannot hold: by digest, which no name looks like.
         return f"{self._prefix}sha256 {sha256(principal.encode('utf-8', 'surrogatepass')).hexdigest()}"

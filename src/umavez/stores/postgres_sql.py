@@ -102,6 +102,7 @@ _ARRAYS = (
     ("fingerprint", "text"),
     ("process_instance_id", "text"),
     ("activity_id", "text"),
+    ("outcome_kept", "boolean"),
     ("result_data", "text"),
     ("error_message", "text"),
     ("progress", "text"),
@@ -110,7 +111,7 @@ _ARRAYS = (
 _ROW = (
     "i.stamp, i.status, i.attempt, now.at + i.lease * interval '1 millisecond',"
     " now.at + i.keep * interval '1 millisecond', i.fingerprint, i.process_instance_id, i.activity_id,"
-    " i.result_data IS NOT NULL, i.result_data, i.error_message, i.progress, i.evidence"
+    " coalesce(i.outcome_kept, false), i.result_data, i.error_message, i.progress, i.evidence"
 )
 # Rows come sorted by digest and are met in that order by nested loops, so two batches lock in the same order.
 BATCH = (

@@ -97,7 +97,7 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
     """The parameters of BATCH: a column for each value, sorted by digest."""
     ordered = sorted(swaps, key=_digest)
     columns: list[Any] = list(zip(*map(_row, ordered), strict=True))
-    packed = (pack(column) for pack, column in zip(_PACKING, columns, strict=True) if pack is not None)
+    packed = (pack(column) for pack, column in zip(_PACKING, columns, strict=True))
     return [offset, *packed]
 
 
@@ -181,6 +181,6 @@ _PACKING: Sequence[Any] = (
     _bigints,
     _bigints,
     *[_texts] * 3,
-    None,  # outcome_kept: the statement tells it by result_data
+    _booleans,
     *[_texts] * 4,
 )

@@ -52,6 +52,23 @@ def an_empty_outcome_is_not_an_absent_one(bench: AnyBench) -> None:
         assert replay.record.settled == settled, f"{settled} came back as {replay.record.settled}"
 
 
+def an_outcome_written_in_company_is_as_whole_as_one_written_alone(bench: AnyBench) -> None:
+    """Many settle at once, so that a store that sends swaps together does so; each keeps all it says."""
+    bodies = ("", None, '"value"', '"' + "x" * 3000 + '"')
+    wanted = [Settled(number % 3 > 0, bodies[number % 4]) for number in range(48)]
+    claims = [bench.claim(bench.key(str(number))) for number in range(len(wanted))]
+    bench.together(
+        [
+            settle(claim, settled, RERUN.keep_ms, bench.stamp(), error=f"e{number}", evidence=f'["{number}"]')
+            for number, (claim, settled) in enumerate(zip(claims, wanted, strict=True))
+        ]
+    )
+    for number, settled in enumerate(wanted):
+        record = bench.record(bench.key(str(number)))
+        assert record.settled == settled, f"{settled} came back as {record.settled}"
+        assert (record.error, record.evidence) == (f"e{number}", f'["{number}"]')
+
+
 def a_refusal_is_replayed_and_a_failure_is_not(bench: AnyBench) -> None:
     """Both are FAILED; only the refusal has an outcome."""
     refused, failed = bench.key("refused"), bench.key("failed")
@@ -140,6 +157,7 @@ LAWS: tuple[Law, ...] = (
     a_settled_outcome_is_replayed_text_by_text,
     a_megabyte_is_replayed_whole,
     an_empty_outcome_is_not_an_absent_one,
+    an_outcome_written_in_company_is_as_whole_as_one_written_alone,
     a_refusal_is_replayed_and_a_failure_is_not,
     a_mismatch_is_said_before_busy_and_before_replay,
     a_mismatch_is_said_before_a_takeover,

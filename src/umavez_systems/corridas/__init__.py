@@ -1,0 +1,1 @@
+"""Corridas: rides with idempotent confirmation outside the fence (seed 001)."""

@@ -1,0 +1,1 @@
+"""Processos: idempotent operations of a hospital's revenue cycle, run by a BPMN engine (seed 003)."""

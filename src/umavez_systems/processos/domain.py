@@ -1,0 +1,211 @@
+"""Guias, lotes, protocolos and glosas after TISS: values and rules. Pure.
+
+Nothing here puts a patient's name or card number into a message: messages are stored, logged and shown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from umavez_systems.problems import Problem
+
+MAX_GUIAS = 100
+LARGEST = Decimal("99999999.99")
+_NUMBER = re.compile(r"^[0-9A-Za-z./-]+$")
+
+
+class TipoGuia(StrEnum):
+    """What a lote is made of: one type only."""
+
+    CONSULTA = "consulta"
+    SP_SADT = "sp_sadt"
+    INTERNACAO = "resumo_internacao"
+    HONORARIOS = "honorarios"
+    ODONTO = "odonto"
+
+
+class Situacao(IntEnum):
+    """Where a protocolo stands at the payer (TISS)."""
+
+    RECEBIDO = 1
+    EM_ANALISE = 2
+    LIBERADO = 3
+    ENCERRADO_SEM_PAGAMENTO = 4
+    AGUARDANDO_LIBERACAO = 5
+    PAGO = 6
+    NAO_LOCALIZADO = 7
+    AGUARDANDO_INFORMACAO = 8
+    CANCELADO = 9
+    BLOQUEIO = 10
+
+
+class Glosa(Exception):
+    """The payer's final refusal, with its TISS code. Stored as the outcome and raised again on every repeat."""
+
+    def __init__(self, codigo: str, descricao: str) -> None:
+        super().__init__(f"Glosa {codigo}: {descricao}.")
+        self.codigo = codigo
+        self.descricao = descricao
+
+
+JA_APRESENTADA = "1308"
+"""TISS: guia já apresentada."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guia:
+    """One act to be paid for. `carteira` and `beneficiario` identify a patient."""
+
+    numero: str
+    carteira: str
+    beneficiario: str
+    procedimento: str
+    valor: Decimal
+    atendimento: str
+
+    def sent(self) -> dict[str, Any]:
+        """The guia as it goes to the payer; the value as text, so that no float ever touches it."""
+        return {
+            "numeroGuiaPrestador": self.numero,
+            "carteira": self.carteira,
+            "beneficiario": self.beneficiario,
+            "procedimento": self.procedimento,
+            "valor": f"{self.valor:.2f}",
+            "dataAtendimento": self.atendimento,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Lote:
+    """1 to 100 guias of one type, from one prestador to one operadora."""
+
+    operadora: str
+    prestador: str
+    numero: str
+    tipo: TipoGuia
+    guias: tuple[Guia, ...]
+
+    @property
+    def valor(self) -> Decimal:
+        """What all guias are worth together."""
+        return sum((guia.valor for guia in self.guias), Decimal("0.00"))
+
+    def sent(self) -> dict[str, Any]:
+        """The lote as it goes to the payer: also what the idempotency key is made of."""
+        return {
+            "operadora": self.operadora,
+            "prestador": self.prestador,
+            "numeroLote": self.numero,
+            "tipoGuia": self.tipo.value,
+            "guias": [guia.sent() for guia in self.guias],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Protocolo:
+    """The payer's receipt for a lote; `referencia` is what we sent with it."""
+
+    numero: str
+    situacao: Situacao
+    valor: str
+    referencia: str
+
+    def result(self, lote: Lote) -> dict[str, Any]:
+        """What submit_claim gives (seed 003: claimId and status). No patient in it."""
+        return {
+            "claimId": self.numero,
+            "status": self.situacao.name.lower(),
+            "lote": lote.numero,
+            "valor": self.valor,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pagamento:
+    """The payer's promise to pay a protocolo."""
+
+    numero: str
+    protocolo: str
+    valor: str
+    referencia: str
+
+    def result(self) -> dict[str, Any]:
+        """What process_payment gives."""
+        return {"paymentId": self.numero, "claimId": self.protocolo, "valor": self.valor}
+
+
+def lote_of(data: object) -> Lote:
+    """The lote that `data` describes. Raises a 422 problem that names the field, never its content."""
+    if not isinstance(data, dict):
+        raise invalid("claimData deve ser um objeto com operadora, prestador, numeroLote, tipoGuia e guias.")
+    operadora = _text(data, "operadora", 6)
+    if not (len(operadora) == 6 and operadora.isdigit()):
+        raise invalid("operadora deve ser o registro ANS, com 6 dígitos.")
+    if data.get("tipoGuia") not in list(TipoGuia):
+        raise invalid(f"tipoGuia deve ser um de {', '.join(TipoGuia)}.")
+    tipo = TipoGuia(data["tipoGuia"])
+    guias = data.get("guias")
+    if not isinstance(guias, list) or not 1 <= len(guias) <= MAX_GUIAS:
+        raise invalid(f"guias: um lote tem de 1 a {MAX_GUIAS} guias.")
+    found = tuple(_guia_of(guia, tipo) for guia in guias)
+    if len({guia.numero for guia in found}) < len(found):
+        raise invalid("guias: um número de guia aparece mais de uma vez no lote.")
+    return Lote(operadora, _text(data, "prestador", 14), _number(data, "numeroLote", 12), tipo, found)
+
+
+def _guia_of(data: object, tipo: TipoGuia) -> Guia:
+    if not isinstance(data, dict):
+        raise invalid("guias: cada guia deve ser um objeto.")
+    if data.get("tipoGuia", tipo.value) != tipo.value:
+        raise invalid("guias: um lote só tem guias de um tipo; separe as outras em lotes próprios.")
+    procedimento = _text(data, "procedimento", 10)
+    if not procedimento.isdigit():
+        raise invalid("procedimento deve ser o código TUSS, só com dígitos.")
+    atendimento = _text(data, "dataAtendimento", 10)
+    try:
+        date.fromisoformat(atendimento)
+    except ValueError:
+        raise invalid("dataAtendimento deve ser uma data como 2026-07-01.") from None
+    numero, carteira = _number(data, "numeroGuiaPrestador", 20), _text(data, "carteira", 20)
+    return Guia(
+        numero, carteira, _text(data, "beneficiario", 70), procedimento, valor_of(data.get("valor")), atendimento
+    )
+
+
+def valor_of(valor: object) -> Decimal:
+    """An amount in reais and centavos, from text or an exact number. Raises a 422 problem; nothing is rounded."""
+    if isinstance(valor, bool) or not isinstance(valor, int | Decimal | str):
+        raise invalid('valor deve ser um texto como "150.00".')
+    try:
+        exato = Decimal(valor)
+    except ArithmeticError:
+        raise invalid('valor deve ser um texto como "150.00".') from None
+    if not exato.is_finite() or not 0 < exato <= LARGEST:
+        raise invalid(f"valor deve ser maior que zero e no máximo {LARGEST}.")
+    if exato != exato.quantize(Decimal("0.01")):
+        raise invalid("valor tem mais de duas casas decimais; envie reais e centavos.")
+    return exato.quantize(Decimal("0.01"))
+
+
+def _text(data: dict[str, Any], name: str, longest: int) -> str:
+    value = data.get(name)
+    if not isinstance(value, str) or not value.strip() or len(value) > longest or not value.isprintable():
+        raise invalid(f"{name}: informe um texto de 1 a {longest} caracteres.")
+    return value.strip()
+
+
+def _number(data: dict[str, Any], name: str, longest: int) -> str:
+    value = _text(data, name, longest)
+    if not _NUMBER.match(value):
+        raise invalid(f"{name}: use só letras, dígitos e . / -.")
+    return value
+
+
+def invalid(detail: str) -> Problem:
+    """A 422 problem about what was sent."""
+    return Problem(422, "dados-invalidos", "Dados inválidos", detail)

@@ -1,0 +1,102 @@
+"""PayerPortal over HTTP: JSON, one connection pool, and every failure sorted by how far the request came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from umavez.transport import Phase, trouble_of
+from umavez_systems.processos.domain import JA_APRESENTADA, Glosa, Lote, Pagamento, Protocolo, Situacao
+from umavez_systems.processos.ports import Duplicado, PortalError, PortalInalcancavel, PortalOcupado, PortalSemResposta
+
+
+class HttpPortal:
+    """A payer's portal at `url`. `timeout` is in seconds; `token` goes as bearer and is never logged."""
+
+    def __init__(self, url: str, *, timeout: float = 10.0, token: str = "") -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx.Client(
+            base_url=url, timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)), headers=headers, trust_env=False
+        )
+
+    def eligible(self, operadora: str, carteira: str) -> bool:
+        """See PayerPortal. The card number travels in the body: addresses end up in logs."""
+        return bool(self._sent("/elegibilidade", {"operadora": operadora, "carteira": carteira})["elegivel"])
+
+    def submit(self, lote: Lote, referencia: str) -> Protocolo:
+        """See PayerPortal."""
+        return _protocolo(self._sent("/lotes", {**lote.sent(), "referencia": referencia}))
+
+    def protocol_of(self, lote: Lote) -> Protocolo | None:
+        """See PayerPortal."""
+        name = {"operadora": lote.operadora, "prestador": lote.prestador, "numeroLote": lote.numero}
+        found = self._sent("/lotes/situacao", name)
+        return None if found.get("situacao") == Situacao.NAO_LOCALIZADO else _protocolo(found)
+
+    def pay(self, operadora: str, protocolo: str, valor: str, referencia: str) -> Pagamento:
+        """See PayerPortal."""
+        content = {"operadora": operadora, "protocolo": protocolo, "valor": valor, "referencia": referencia}
+        return _pagamento(self._sent("/pagamentos", content))
+
+    def payment_of(self, operadora: str, protocolo: str) -> Pagamento | None:
+        """See PayerPortal."""
+        found = self._sent("/pagamentos/situacao", {"operadora": operadora, "protocolo": protocolo})
+        return _pagamento(found) if found.get("pagamento") else None
+
+    def close(self) -> None:
+        """See PayerPortal."""
+        self._client.close()
+
+    def _sent(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one POST. Raises Glosa and PortalError kinds."""
+        try:
+            response = self._client.post(path, json=content)
+            if response.status_code == 422:
+                raise _refusal(response)
+            if response.status_code == 409:
+                raise Duplicado("O portal já tem este pedido.")
+            response.raise_for_status()
+            answer = response.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise _failure(error) from error
+        if not isinstance(answer, dict):
+            raise PortalSemResposta("O portal respondeu algo que não é um objeto JSON.")
+        return answer
+
+
+def _failure(error: Exception) -> PortalError:
+    if isinstance(error, ValueError):
+        return PortalSemResposta("O portal respondeu algo que não é JSON.")
+    trouble = trouble_of(error)
+    name = f"HTTP {trouble.status}" if trouble.status else type(error).__name__
+    if trouble.phase is Phase.NEVER_SENT and trouble.status:
+        return PortalOcupado(f"O portal pediu para tentar mais tarde ({name}).", trouble.retry_after or 1.0)
+    if trouble.phase is Phase.NEVER_SENT:
+        return PortalInalcancavel(f"O portal não pôde ser alcançado ({name}).")
+    # A refusal that is neither a glosa nor a duplicate (401, 404) proves nothing about a request sent before it.
+    return PortalSemResposta(f"O portal não deu resposta útil ({name}).")
+
+
+def _refusal(response: httpx.Response) -> Exception:
+    try:
+        glosa = response.json()["glosa"]
+        codigo, descricao = str(glosa["codigo"]), str(glosa["descricao"])
+    except (ValueError, KeyError, TypeError):
+        return PortalSemResposta("O portal recusou sem dizer a glosa.")
+    return Duplicado("Guia já apresentada.") if codigo == JA_APRESENTADA else Glosa(codigo, descricao)
+
+
+def _protocolo(answer: dict[str, Any]) -> Protocolo:
+    try:
+        situacao = Situacao(answer["situacao"])
+        return Protocolo(str(answer["protocolo"]), situacao, str(answer["valor"]), str(answer["referencia"]))
+    except (KeyError, ValueError) as error:
+        raise PortalSemResposta("O portal respondeu sem protocolo.") from error
+
+
+def _pagamento(answer: dict[str, Any]) -> Pagamento:
+    try:
+        return Pagamento(*(str(answer[name]) for name in ("pagamento", "protocolo", "valor", "referencia")))
+    except KeyError as error:
+        raise PortalSemResposta("O portal respondeu sem pagamento.") from error

@@ -1,0 +1,160 @@
+"""A payer's portal to run against: a process of its own, with a ledger and every way of failing.
+
+    python -m umavez_systems.processos.simulator --database portal.db --port 8020 --rate lose_after=0.3 --seed 7
+
+The ledger has no unique constraint: one would hide the second submission that everybody looks for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from umavez_systems.processos.simulator_ledger import Ledger, Refusal
+
+FAULTS = {
+    "busy": "429 with Retry-After, before acting",
+    "error_before": "500 before acting",
+    "error_after": "503 after acting",
+    "lose_before": "the connection drops before acting",
+    "lose_after": "the connection drops after acting",
+    "hang_before": "no answer for `hold` seconds, nothing done",
+    "hang_after": "acts, then no answer for `hold` seconds",
+    "late": "acts only after `hold` seconds, when the caller is gone",
+}
+
+
+class Faults:
+    """Which fault the next request meets: those queued first, then by chance, with a seed."""
+
+    def __init__(self, rates: dict[str, float], seed: int) -> None:
+        self._rates = rates
+        self._random = random.Random(seed)  # noqa: S311  # a seeded schedule must repeat
+        self._queue: list[str] = []
+        self._lock = threading.Lock()
+
+    def queue(self, names: list[str]) -> None:
+        """Let the next requests meet `names`, one each; "ok" is none."""
+        with self._lock:
+            self._queue = [name for name in names if name in FAULTS or name == "ok"]
+
+    def next(self) -> str:
+        """The fault of this request."""
+        with self._lock:
+            if self._queue:
+                return self._queue.pop(0)
+            chance = self._random.random()
+            for name, rate in self._rates.items():
+                chance -= rate
+                if chance < 0:
+                    return name
+            return "ok"
+
+
+class Portal(ThreadingHTTPServer):
+    """The simulator's server."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, ledger: Ledger, faults: Faults, hold: float) -> None:
+        self.ledger = ledger
+        self.faults = faults
+        self.hold = hold
+        super().__init__(("127.0.0.1", port), Answer)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone is no error here."""
+
+
+class Answer(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Portal
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:  # noqa: N802  # the library's name
+        """The ledger, for whoever counts."""
+        self._say(200, self.server.ledger.contents() if self.path == "/simulator/ledger" else {"status": "ok"})
+
+    def do_POST(self) -> None:  # noqa: N802  # the library's name
+        """Every verb of the portal, each through the faults."""
+        content = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        if self.path == "/simulator/faults":
+            self.server.faults.queue(content["next"])
+            return self._say(200, {})
+        fault = self.server.faults.next()
+        return self._before(fault) or self._act(fault, content)
+
+    def _before(self, fault: str) -> bool:
+        """Faults in which nothing is done; True when the request ends with one."""
+        if fault == "busy":
+            self._say(429, {}, {"Retry-After": "1"})
+        elif fault == "error_before":
+            self._say(500, {})
+        elif fault in ("lose_before", "hang_before"):
+            self._drop(self.server.hold if fault == "hang_before" else 0.0)
+        else:
+            return False
+        return True
+
+    def _act(self, fault: str, content: dict[str, Any]) -> None:
+        if fault == "late":
+            time.sleep(self.server.hold)
+        try:
+            status, answer = self.server.ledger.act(self.path, content)
+        except Refusal as refusal:
+            status, answer = refusal.status, refusal.body
+        if fault == "error_after":
+            self._say(503, {})
+        elif fault in ("lose_after", "late", "hang_after"):
+            self._drop(self.server.hold if fault == "hang_after" else 0.0)
+        else:
+            self._say(status, answer)
+
+    def _drop(self, seconds: float) -> None:
+        time.sleep(seconds)
+        self.close_connection = True
+
+    def _say(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's name
+        """Silent: requests hold patient data."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until killed; the first line printed says where."""
+    parser = argparse.ArgumentParser(prog="umavez processos portal", description="A payer's portal to run against.")
+    parser.add_argument("--database", default="portal.db", help="where the ledger is kept")
+    parser.add_argument("--port", type=int, default=8020)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hold", type=float, default=30.0, help="how long hang_before, hang_after and late take")
+    parser.add_argument("--refuse-duplicates", action="store_true", help="glosa 1308 for a guia handed in before")
+    parser.add_argument("--rate", action="append", default=[], metavar="FAULT=0.1", help=", ".join(FAULTS))
+    chosen = parser.parse_args(arguments)
+    rates = {name: float(rate) for name, _, rate in (entry.partition("=") for entry in chosen.rate)}
+    if strange := rates.keys() - FAULTS.keys():
+        parser.error(f"{min(strange)} is not a fault; known are {', '.join(FAULTS)}")
+    ledger = Ledger(chosen.database, refuse_duplicates=chosen.refuse_duplicates)
+    with Portal(chosen.port, ledger, Faults(rates, chosen.seed), chosen.hold) as portal:
+        sys.stdout.write(f"http://127.0.0.1:{portal.server_address[1]}\n")
+        sys.stdout.flush()
+        portal.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
