@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from importlib.resources import files
 
 from fastapi import FastAPI, Request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from umavez import UmavezError, open_store
@@ -50,6 +51,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_api_route("/", start_page, include_in_schema=False)
     app.add_api_route("/health", health, tags=["server"])
     app.add_api_route("/ready", ready, tags=["server"])
+    app.add_api_route("/metrics", metrics, include_in_schema=False)
     return app
 
 
@@ -75,6 +77,13 @@ async def start_page() -> HTMLResponse:
 async def health() -> JSONResponse:
     """The process answers."""
     return JSONResponse({"status": "ok"})
+
+
+async def metrics(request: Request) -> Response:
+    """This worker's counters, for Prometheus. Needs an API key wherever the systems do."""
+    carrier = carrier_of(request)
+    carrier.principals.of(request.headers.get("authorization"))
+    return Response(generate_latest(carrier.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 async def ready(request: Request) -> Response:

@@ -8,9 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fastapi import Request
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from umavez import Once
+from umavez.observe.audit import AuditLog
+from umavez.observe.metrics import Metrics
 from umavez_systems.database import open_database
 from umavez_systems.principals import Principals
 from umavez_systems.problems import Problem
@@ -26,7 +29,9 @@ class Carrier:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.database = open_database(settings.database, settings.threads)
-        self.once = Once(self.database.store_url, scope="umavez")
+        self.registry = CollectorRegistry()
+        self.observers = (Metrics(self.registry), AuditLog())
+        self.once = Once(self.database.store_url, scope="umavez", observers=self.observers)
         self.principals = Principals(settings.principals)
         self.propostas = Propostas(self.once, self.database, settings.keep_seconds)
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="umavez-case")
