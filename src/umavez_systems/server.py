@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import logging
 from collections.abc import AsyncIterator
 from importlib.resources import files
@@ -14,6 +15,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from umavez import UmavezError, open_store
 from umavez_systems import problems
+from umavez_systems.corridas.live import Live
+from umavez_systems.corridas.live import router as corridas_live
+from umavez_systems.corridas.web import router as corridas
 from umavez_systems.database import open_database
 from umavez_systems.migrations import migrate
 from umavez_systems.propostas.web import router as propostas
@@ -30,6 +34,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.carrier = carrier = Carrier(settings)
+        app.state.live = Live(carrier.corridas)
         sweeper = asyncio.create_task(_sweep_for_ever(carrier), name="umavez-sweep")
         try:
             yield
@@ -48,6 +53,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     problems.install(app)
     app.include_router(propostas)
+    app.include_router(corridas)
+    app.include_router(corridas_live)
     app.add_api_route("/", start_page, include_in_schema=False)
     app.add_api_route("/health", health, tags=["server"])
     app.add_api_route("/ready", ready, tags=["server"])
@@ -69,9 +76,11 @@ def prepare(settings: Settings) -> None:
     migrate(settings.database)
 
 
-async def start_page() -> HTMLResponse:
-    """What is here, and commands to try it."""
-    return HTMLResponse(files("umavez_systems").joinpath("start.html").read_text(), headers=_PAGE)
+async def start_page(request: Request) -> HTMLResponse:
+    """What is here, and commands to try it, addressed to this server."""
+    page = files("umavez_systems").joinpath("start.html").read_text()
+    address = html.escape(f"{request.url.scheme}://{request.url.netloc}")
+    return HTMLResponse(page.replace("http://127.0.0.1:8000", address), headers=_PAGE)
 
 
 async def health() -> JSONResponse:
@@ -113,7 +122,7 @@ async def _sweep_for_ever(carrier: Carrier) -> None:
     while True:
         await asyncio.sleep(carrier.settings.sweep_seconds)
         try:
-            swept = await carrier.run(carrier.once.sweep)
+            swept = await carrier.run(carrier.corridas.sweep) + await carrier.run(carrier.once.sweep)
             LOG.info("Swept %d expired records", swept)
         except UmavezError as error:
             LOG.warning("The clean-up will try again: %s", error)

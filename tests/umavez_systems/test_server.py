@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import signal
 import socket
@@ -59,7 +60,8 @@ def test_every_command_on_the_start_page_works_as_printed(client: httpx.Client) 
     assert len(commands) >= 3
     for block in commands:
         for command in block.replace("\\\n", " ").split("\n\n"):
-            text = command.replace("http://127.0.0.1:8000", address).replace("&quot;", '"').replace("&amp;", "&")
+            assert address in command
+            text = html.unescape(command)
             done = subprocess.run(["bash", "-c", f"{text} -s -f"], capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
