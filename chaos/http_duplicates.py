@@ -25,7 +25,9 @@ from tests.http.serving import SERVERS, serving
 from umavez import Once
 
 
-async def round_of(client: httpx.AsyncClient, key: str, width: int, rng: random.Random, told: Counter[str]) -> set[bytes]:
+async def round_of(
+    client: httpx.AsyncClient, key: str, width: int, rng: random.Random, told: Counter[str]
+) -> set[bytes]:
     """Send one request `width` times at once; the answers that were final."""
 
     async def one(delay: float) -> bytes:
@@ -86,7 +88,7 @@ def main() -> None:
     wrong = [key for key, count in effects.items() if count != 1]
     print(f"seed {options.seed}: {options.server} on {store.partition(':')[0]}, {seconds:.0f} s")
     print(f"{options.rounds} rounds x {options.width} identical requests: {dict(told)}")
-    print(f"keys with an effect {len(effects)}, with more than one {len(wrong)}, rounds with differing answers {differing}")
+    print(f"keys with an effect {len(effects)}, with several {len(wrong)}; rounds that differ {differing}")
     if wrong or differing or len(effects) != options.rounds:
         sys.exit(1)
 

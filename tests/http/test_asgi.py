@@ -25,6 +25,14 @@ def awaited(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Let the other tasks run until they have come so far."""
+    deadline = asyncio.get_running_loop().time() + 10
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0)
+
+
 def kind_of(response: httpx.Response) -> str:
     assert response.headers["content-type"] == "application/problem+json"
     document = response.json()
@@ -142,8 +150,7 @@ async def test_a_repeat_while_the_first_runs_is_told_to_come_back() -> None:
         gate = asyncio.Event()
         b.shop.before = gate.wait
         first = asyncio.create_task(b.post())
-        while not b.shop.runs:
-            await asyncio.sleep(0)
+        await until(lambda: b.shop.runs)
         busy = await b.post()
         assert (busy.status_code, kind_of(busy), busy.headers["retry-after"]) == (409, "in-progress", "1")
         assert busy.json()["retryable"] is True
@@ -157,8 +164,7 @@ async def test_a_repeat_may_wait_for_the_first_instead() -> None:
         gate = asyncio.Event()
         b.shop.before = gate.wait
         several = [asyncio.create_task(b.post()) for _ in range(5)]
-        while not b.shop.runs:
-            await asyncio.sleep(0)
+        await until(lambda: b.shop.runs)
         gate.set()
         assert {(await one).json()["run"] for one in several} == {1}
 
@@ -337,8 +343,7 @@ async def test_too_many_requests_of_one_principal_are_turned_away() -> None:
         gate = asyncio.Event()
         b.shop.before = gate.wait
         running = [asyncio.create_task(b.post(f"k{number}")) for number in range(2)]
-        while b.shop.runs < 2:
-            await asyncio.sleep(0)
+        await until(lambda: b.shop.runs >= 2)
         refused = await b.post("k3")
         assert (refused.status_code, kind_of(refused)) == (429, "too-many-in-flight")
         b.shop.before = None
@@ -399,13 +404,11 @@ async def test_a_caller_that_goes_away_leaves_the_work_running() -> None:
         gate = asyncio.Event()
         b.shop.before = gate.wait
         caller = asyncio.create_task(b.post())
-        while not b.shop.runs:
-            await asyncio.sleep(0)
+        await until(lambda: b.shop.runs)
         caller.cancel()
         await asyncio.gather(caller, return_exceptions=True)
         gate.set()
-        while b.app._detached.working:
-            await asyncio.sleep(0)
+        await until(lambda: not b.app._detached.working)
         again = await b.post()
         assert (again.json(), again.headers["idempotent-replayed"]) == ({"run": 1}, "true")
 
@@ -449,8 +452,7 @@ async def test_work_after_the_answer_delays_nobody() -> None:
         gate = asyncio.Event()
         b.shop.after = gate.wait
         first = asyncio.create_task(b.post())
-        while not b.shop.runs:
-            await asyncio.sleep(0)
+        await until(lambda: b.shop.runs)
         await asyncio.sleep(0.01)
         assert (await b.post()).headers["idempotent-replayed"] == "true"
         gate.set()
@@ -474,8 +476,7 @@ async def test_a_slow_attempt_that_was_overtaken_is_told_so(tmp_path: Path) -> N
         gate = asyncio.Event()
         b.shop.before = gate.wait
         slow = asyncio.create_task(b.post())
-        while not b.shop.runs:
-            await asyncio.sleep(0.001)
+        await until(lambda: b.shop.runs)
         await asyncio.sleep(0.06)
         b.shop.before = None
         assert (await b.post()).json() == {"run": 2}
@@ -522,8 +523,7 @@ async def test_a_status_query_tells_where_a_key_stands() -> None:
         gate = asyncio.Event()
         b.shop.before, b.shop.status = gate.wait, 201
         running = asyncio.create_task(b.post())
-        while b.shop.runs < 2:
-            await asyncio.sleep(0)
+        await until(lambda: b.shop.runs >= 2)
         assert (await state()).json()["state"] == "running"
         gate.set()
         await running
@@ -601,3 +601,53 @@ async def test_a_principal_may_be_awaited_and_an_empty_one_is_nobody() -> None:
         await b.post()
         assert (await b.post()).headers["idempotent-replayed"] == "true"
         assert (await b.post(path="/nobody")).headers["idempotency-unprotected"] == "no-principal"
+
+
+@awaited
+async def test_litestar_runs_once_too() -> None:
+    litestar = pytest.importorskip("litestar")
+    runs: list[int] = []
+
+    @litestar.post("/orders")
+    async def order() -> dict[str, int]:
+        runs.append(1)
+        return {"run": len(runs)}
+
+    async with bench(unknown="rerun") as b:
+        b.app.app = litestar.Litestar([order], openapi_config=None)
+        first, again = await b.post(json={"item": "x"}), await b.post(json={"item": "x"})
+        assert (first.status_code, first.json()) == (201, {"run": 1}) == (again.status_code, again.json())
+        assert again.headers["idempotent-replayed"] == "true"
+
+
+@awaited
+async def test_starlette_streams_uploads_and_background_tasks_behave() -> None:
+    from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
+    from starlette.responses import PlainTextResponse, StreamingResponse
+    from starlette.routing import Route as StarletteRoute
+
+    done: list[str] = []
+
+    async def plain(request: Any) -> Any:
+        return PlainTextResponse(await request.body(), background=BackgroundTask(lambda: done.append("after")))
+
+    async def streamed(request: Any) -> Any:
+        done.append("streamed")
+        return StreamingResponse(iter([b"a", b"b"]), media_type="text/plain")
+
+    routes = [StarletteRoute("/plain", plain, methods=["POST"]), StarletteRoute("/s", streamed, methods=["POST"])]
+    async with bench(unknown="hold") as b:
+        b.app.app = Starlette(routes=routes)
+        for _ in range(2):
+            assert (await b.post(path="/plain", content=b"body")).content == b"body"
+            assert (await b.post(path="/s")).content == b"ab"
+        assert done == ["after", "streamed"]
+
+
+@awaited
+async def test_a_hundred_principals_with_the_same_keys_never_meet() -> None:
+    async with bench(unknown="hold", secret="s" * 32) as b:
+        first = [(await b.post(f"k{key}", user=f"u{user}")).json()["run"] for user in range(100) for key in range(5)]
+        again = [(await b.post(f"k{key}", user=f"u{user}")).json()["run"] for user in range(100) for key in range(5)]
+        assert first == again == list(range(1, 501))

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,7 @@ def test_trying_ends_by_count_and_by_time() -> None:
     [("3", 3.0), ("Wed, 21 Oct 2015 07:28:10 GMT", 10.0), ("Wed, 21 Oct 2015 07:27:00 GMT", 0.0), ("soon", None)],
 )
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
-    assert retry_after(text, datetime(2015, 10, 21, 7, 28, tzinfo=timezone.utc)) == seconds
+    assert retry_after(text, datetime(2015, 10, 21, 7, 28, tzinfo=UTC)) == seconds
 
 
 def test_a_problem_document_that_lies_about_its_form_is_not_believed() -> None:

@@ -76,14 +76,16 @@ def test_a_marked_route_runs_once_and_knows_its_key() -> None:
 
 def test_an_unmarked_route_is_left_alone_unless_there_is_a_default() -> None:
     app, runs = made()
-    assert [answer.json() for answer in ask(app, ("POST", "/free", "k"), ("POST", "/free", "k"))] == [{"keyed": False}] * 2
+    assert [answer.json() for answer in ask(app, ("POST", "/free", "k"), ("POST", "/free", "k"))] == [
+        {"keyed": False}
+    ] * 2
     app, runs = made(unknown="rerun")
     ask(app, ("POST", "/free", "k"), ("POST", "/free", "k"))
     assert runs == [0]
 
 
 def test_sync_endpoints_run_once_too() -> None:
-    app, runs = made()
+    app, _ = made()
     assert [answer.json() for answer in ask(app, ("POST", "/sync", "k"), ("POST", "/sync", "k"))] == [{"runs": 1}] * 2
 
 

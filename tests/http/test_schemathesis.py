@@ -24,7 +24,9 @@ def test_no_generated_request_makes_the_app_fail(tmp_path: Path, monkeypatch: py
         operation = result.ok()
 
         @given(case=operation.as_strategy())
-        @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+        @settings(
+            max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+        )
         def sends(case: object) -> None:
             response = case.call()  # type: ignore[attr-defined]
             seen.add(response.status_code)

@@ -46,7 +46,13 @@ async def storm(url: str, rounds: int, width: int, prefix: str) -> list[list[htt
 
 
 # Every server and every store once; chaos/http_duplicates.py runs the whole grid, in full numbers.
-GRID = [("uvicorn", "sqlite"), ("gunicorn", "postgres"), ("django", "sqlite"), ("django-async", "redis"), ("uvicorn", "postgres")]
+GRID = [
+    ("uvicorn", "sqlite"),
+    ("gunicorn", "postgres"),
+    ("django", "sqlite"),
+    ("django-async", "redis"),
+    ("uvicorn", "postgres"),
+]
 
 
 @pytest.mark.parametrize(("kind", "name"), GRID)
@@ -142,11 +148,11 @@ def test_a_hundred_principals_with_the_same_keys_never_meet(tmp_path: Path) -> N
 
             found = []
             for _ in range(2):
-                found += await asyncio.gather(*[one(f"u{u}", f"k{k}") for u in range(100) for k in range(3)])
+                found += await asyncio.gather(*[one(f"u{u}", "same") for u in range(100)])
             return found
 
     with serving("uvicorn", tmp_path, STORE=store) as server:
         seen = asyncio.run(probe(server.url))
-        assert len(server.lines) == 300
-    assert len(seen) == 600
+        assert len(server.lines) == 100
+    assert len(seen) == 200
     assert not [pair for pair in seen if pair[0] != pair[1]]

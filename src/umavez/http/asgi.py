@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from umavez.aio import AsyncOnce
+from umavez.core.key import Key
 from umavez.core.protocol import Intent
 from umavez.errors import StoreError, UmavezError
+from umavez.http.answer import Answer
 from umavez.http.asgi_run import JoinedRun, Run, body_source, fetched, send_answer
 from umavez.http.detached import Detached
 from umavez.http.exchange import Exchange, current, entity_of, unprotected
@@ -53,14 +55,7 @@ class Idempotency:
             if path in self._documents_at and scope["method"] == "GET":
                 return await self._document(scope, send)
             return await self.app(scope, receive, send)
-        keys, media, length = [], b"", None
-        for name, value in scope["headers"]:
-            if name == b"idempotency-key":
-                keys.append(value)
-            elif name == b"content-type":
-                media = value
-            elif name == b"content-length":
-                length = value
+        keys, media, length = _scanned(scope["headers"])
         if not keys and not route.contract.required:
             return await self.app(scope, receive, send)
         return await self._keyed(route, keys, media, length, scope, receive, send)
@@ -90,20 +85,26 @@ class Idempotency:
         try:
             body = await _body(route, receive)
             if body is None:
-                return None
-            path, query = scope["path"], scope.get("query_string", b"")
-            key = exchange.key(route, whose, path, value)
-            kind = media.decode("latin-1")
-            if type(body) is bytes:
-                intent = exchange.intent(route, key, path, query, kind, body)
-            else:
-                intent = exchange.intent_of_spool(route, key, path, query, kind, body)  # type: ignore[arg-type]  # a Spool
-            work = self._work(route, intent, scope, body, receive, send)
-            await (self._detached.finish_eagerly(work) if self._eager(route) else self._detached.finish(work))
+                return exchange.leave(whose)
+            intent = self._intent(route, exchange.key(route, whose, scope["path"], value), scope, media, body)
         except Problem as problem:
-            await send_answer(send, exchange.refusal(problem))
-        finally:
             exchange.leave(whose)
+            return await send_answer(send, exchange.refusal(problem))
+        except BaseException:
+            exchange.leave(whose)
+            raise
+        work = self._work(route, intent, scope, body, receive, send)
+        finish = self._detached.finish_eagerly if self._eager(route) else self._detached.finish
+        answer = await finish(work)
+        if answer is not None:
+            await send_answer(send, answer)
+        return None
+
+    def _intent(self, route: Route, key: Key, scope: Scope, media: bytes, body: bytes | Spool) -> Intent:
+        path, query, kind = scope["path"], scope.get("query_string", b""), media.decode("latin-1")
+        if isinstance(body, bytes):
+            return self.exchange.intent(route, key, path, query, kind, body)
+        return self.exchange.intent_of_spool(route, key, path, query, kind, body)
 
     async def _principal(self, scope: Scope) -> Principal:
         principal = self.exchange.principal(scope)
@@ -113,64 +114,66 @@ class Idempotency:
 
     def _eager(self, route: Route) -> bool:
         """Whether admission to `route` never waits: a store in memory, no rival waited for, nobody asked."""
-        policy = route.plan.policy
-        return self._in_memory and policy.wait == 0 and not policy.asks and route.contract.joined is None
+        policy, contract = route.plan.policy, route.contract
+        waits = policy.wait > 0 or policy.asks or contract.joined is not None or contract.replay == "entity"
+        return self._in_memory and not waits
 
     async def _work(
         self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
-    ) -> None:
-        """The request from its claim to its answer."""
-        if route.contract.joined is not None:
-            return await self._joined(route, intent, scope, body, receive, send)
+    ) -> Answer | None:
+        """The request from its claim to its end; the answer, unless the run has sent its own."""
+        try:
+            if route.contract.joined is not None:
+                return await self._joined(route, intent, scope, body, receive)
+            return await self._performed(route, intent, scope, body, receive, send)
+        finally:
+            # Here, not where the caller waits: one that goes away must not make room for more while this runs.
+            self.exchange.leave(intent.key.scope)
+            if not isinstance(body, bytes):
+                body.close()
+
+    async def _performed(
+        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
+    ) -> Answer | None:
         run = Run(self.app, self.exchange, route.contract, scope, body, receive, send, eager=self._eager(route))
         try:
             outcome = await self.once.perform(route.plan, intent, run, (), {})
-            return await self._replay(outcome.value, scope, send)
+            return await self._replay(outcome.value, scope)
         except Over:
             return None
-        except StoreError as error:
-            if run.started:
-                raise
-            if route.contract.outage == "open":
-                source = body_source(body, receive)
-                return await self._unprotected(scope, source, send, b"store-outage")
-            return await send_answer(send, self.exchange.refusal(error))
         except (UmavezError, Problem) as error:
             if run.started:
                 raise
-            return await send_answer(send, self.exchange.refusal(error))
-        finally:
-            if type(body) is not bytes:
-                body.close()  # type: ignore[union-attr]  # what is not bytes is a Spool
+            if isinstance(error, StoreError) and route.contract.outage == "open":
+                await self._unprotected(scope, body_source(body, receive), send, b"store-outage")
+                return None
+            return self.exchange.refusal(error)
 
     async def _joined(
-        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
-    ) -> None:
+        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive
+    ) -> Answer | None:
         """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
         run = JoinedRun(self.app, self.exchange, route.contract, scope, body, receive)
         try:
-            async with route.contract.joined() as connection:  # type: ignore[misc]  # checked by the caller
-                async with self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt:
-                    if not attempt.replayed:
-                        await attempt.succeed(await run(attempt, connection))
-            answer = run.answer if run.answer is not None else self.exchange.replay(attempt.outcome)
+            async with (
+                route.contract.joined() as connection,  # type: ignore[misc]  # checked by the caller
+                self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt,
+            ):
+                if not attempt.replayed:
+                    await attempt.succeed(await run(attempt, connection))
+            return run.answer or await self._replay(attempt.outcome, scope)
         except (UmavezError, Problem) as error:
             if run.started and run.answer is None:
                 raise
-            answer = self.exchange.refusal(error)
+            return self.exchange.refusal(error)
         except Over:
-            answer = run.answer
-        finally:
-            if type(body) is not bytes:
-                body.close()  # type: ignore[union-attr]  # what is not bytes is a Spool
-        await send_answer(send, answer)
+            return run.answer
 
-    async def _replay(self, value: list[Any], scope: Scope, send: Send) -> None:
-        answer = self.exchange.replay(value)
+    async def _replay(self, value: list[Any], scope: Scope) -> Answer:
         place = entity_of(value)
         if place is not None:
-            answer = current(value, await fetched(self.app, scope, place))
-        await send_answer(send, answer)
+            return current(value, await fetched(self.app, scope, place))
+        return self.exchange.replay(value)
 
     async def _unprotected(self, scope: Scope, receive: Receive, send: Send, why: bytes) -> None:
         async def marked(message: MutableMapping[str, Any]) -> None:
@@ -193,6 +196,19 @@ class Idempotency:
         except (Problem, UmavezError) as error:
             answer = exchange.refusal(error)
         return await send_answer(send, answer)
+
+
+def _scanned(headers: Any) -> tuple[list[bytes], bytes, bytes | None]:
+    """The keys, the content type and the declared length, in one pass."""
+    keys, media, length = [], b"", None
+    for name, value in headers:
+        if name == b"idempotency-key":
+            keys.append(value)
+        elif name == b"content-type":
+            media = value
+        elif name == b"content-length":
+            length = value
+    return keys, media, length
 
 
 async def _body(route: Route, receive: Receive) -> bytes | Spool | None:

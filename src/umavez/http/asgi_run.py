@@ -109,9 +109,7 @@ class Run(_Capture):
     async def __call__(self) -> Any:
         """Run the app. Raises Over, or whatever the app raises before it has answered."""
         self.started = True
-        attempt = CURRENT.get()
-        assert attempt is not None
-        self._attempt = attempt
+        self._attempt = attempt = CURRENT.get()  # type: ignore[assignment]  # the engine calls this inside an attempt
         if self._eager:
             await hand_over()
         try:

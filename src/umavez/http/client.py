@@ -160,9 +160,7 @@ def judged(
 ) -> float | None:
     """Seconds to wait before sending again, or None: this response is the answer."""
     body = response.content if may_matter(response.status_code) else b""
-    return retrying.after_response(
-        sent, elapsed, response.status_code, response.headers, body, safe=_safe(request)
-    )
+    return retrying.after_response(sent, elapsed, response.status_code, response.headers, body, safe=_safe(request))
 
 
 def _open(response: httpx.Response) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from types import coroutine
-from typing import Any
+from typing import Any, TypeVar
 
-Work = Coroutine[Any, Any, None]
+T = TypeVar("T")
 
 
 class Detached:
@@ -17,35 +17,37 @@ class Detached:
     def __init__(self) -> None:
         self.working: set[asyncio.Task[None]] = set()
 
-    async def finish(self, work: Work) -> None:
-        """Wait until `work` is done, in a task of its own. Raises what it raises."""
-        await self._waited(work, None)
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives, done in a task of its own. Raises what it raises."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[T] = loop.create_future()
+        self._hold(loop.create_task(_reported(work, waiting)))
+        return await waiting
 
-    async def finish_eagerly(self, work: Work) -> None:
+    async def finish_eagerly(self, work: Coroutine[Any, Any, T]) -> T:
         """The same for work that either ends at once or says `hand_over` before anything that may be waited for.
 
         A replay from memory ends at once, and is spared the task.
         """
-        context = copy_context()
-        try:
-            context.run(work.send, None)
-        except StopIteration:
-            return
-        await self._waited(work, context)
-
-    async def _waited(self, work: Work, context: Context | None) -> None:
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[None] = loop.create_future()
-        task = loop.create_task(_reported(work, waiting), context=context)
+        waiting: asyncio.Future[T] = loop.create_future()
+        reported, context = _reported(work, waiting), copy_context()
+        try:
+            context.run(reported.send, None)
+        except StopIteration:
+            return waiting.result()
+        self._hold(loop.create_task(reported, context=context))
+        return await waiting
+
+    def _hold(self, task: asyncio.Task[None]) -> None:
         self.working.add(task)
         task.add_done_callback(self.working.discard)
-        await waiting
 
 
-async def _reported(work: Work, waiting: asyncio.Future[None]) -> None:
+async def _reported(work: Coroutine[Any, Any, T], waiting: asyncio.Future[T]) -> None:
     """Carry `work` out and tell whoever still waits. An error that nobody waits for stays with the task."""
     try:
-        await work
+        value = await work
     except BaseException as error:
         if waiting.done() or not isinstance(error, Exception):
             waiting.cancel()
@@ -53,7 +55,7 @@ async def _reported(work: Work, waiting: asyncio.Future[None]) -> None:
         waiting.set_exception(error)
     else:
         if not waiting.done():
-            waiting.set_result(None)
+            waiting.set_result(value)
 
 
 @coroutine

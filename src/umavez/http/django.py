@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.core.exceptions import RequestDataTooBig
-from django.db import connections, transaction
-from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
+from django.core.exceptions import RequestDataTooBig  # type: ignore[import-untyped]  # Django ships no types
+from django.db import connections, transaction  # type: ignore[import-untyped]  # Django ships no types
+from django.http import HttpRequest, HttpResponse  # type: ignore[import-untyped]  # Django ships no types
+from django.http.response import HttpResponseBase  # type: ignore[import-untyped]  # Django ships no types
 
 from umavez.aio import AsyncOnce
 from umavez.core.protocol import Intent
@@ -54,7 +54,7 @@ def atomic(using: str = "default") -> Iterator[Any]:
 def middleware(
     *, once: Once | None = None, async_once: AsyncOnce | None = None, principal: Any, **options: Any
 ) -> type[Idempotency]:
-    """A middleware class to name in MIDDLEWARE. `once` serves sync projects, `async_once` async ones; give both for both.
+    """A middleware class to name in MIDDLEWARE. `once` serves sync projects, `async_once` async ones.
 
     `principal` gets the request (see `user_id`); `options` are those of Exchange and of its default contract.
     """
@@ -80,8 +80,8 @@ class Idempotency:
     """Makes keyed requests run once; made by `middleware`."""
 
     exchange: Exchange
-    once: Once | None
-    async_once: AsyncOnce | None
+    once: Any
+    async_once: Any
     sync_capable = True
     async_capable = True
 
@@ -96,13 +96,12 @@ class Idempotency:
         return self._acall(request) if self._asynchronous else self._call(request)
 
     def _call(self, request: HttpRequest) -> HttpResponseBase:
-        assert self.once is not None
         route = self._route(request)
         if route is None:
-            return self._document(request) or self.get_response(request)  # type: ignore[no-any-return]  # Django's
+            return self._document(request) or self.get_response(request)
         principal = self.exchange.principal(request)
         if principal is None or principal == "":
-            return marked(self.get_response(request), b"no-principal")  # type: ignore[no-any-return]  # Django's
+            return marked(self.get_response(request), b"no-principal")
         whose = self.exchange.scopes.of(principal)
         try:
             value = self._admitted(route, request)
@@ -118,13 +117,12 @@ class Idempotency:
             self.exchange.leave(whose)
 
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
-        assert self.async_once is not None
         route = self._route(request)
         if route is None:
             return await self._adocument(request) or await self.get_response(request)
         principal = await _settled(self.exchange.principal(request))
         if principal is None or principal == "":
-            return marked(await self.get_response(request), b"no-principal")  # type: ignore[no-any-return]  # Django's
+            return marked(await self.get_response(request), b"no-principal")
         whose = self.exchange.scopes.of(principal)
         try:
             value = self._admitted(route, request)
@@ -156,9 +154,10 @@ class Idempotency:
             body = request.body
         except RequestDataTooBig as error:
             raise Problem(BODY_TOO_LARGE) from error
-        query = request.META.get("QUERY_STRING", "").encode("latin-1")
         key = self.exchange.key(route, whose, request.path, value)
-        return self.exchange.intent(route, key, request.path, query, request.META.get("CONTENT_TYPE", ""), body)
+        return self.exchange.intent(
+            route, key, request.path, _query(request), request.META.get("CONTENT_TYPE", ""), body
+        )
 
     def _document(self, request: HttpRequest) -> HttpResponse | None:
         place = self._documented(request)
@@ -167,7 +166,6 @@ class Idempotency:
         try:
             principal = self.exchange.principal(request)
             route, key = asked_key(self.exchange, principal, _sent(request), _query(request))
-            assert self.once is not None
             return response_of(status_answer(route, self.once.store.read(key)))
         except Problem as problem:
             return response_of(self.exchange.refusal(problem))
@@ -179,7 +177,6 @@ class Idempotency:
         try:
             principal = await _settled(self.exchange.principal(request))
             route, key = asked_key(self.exchange, principal, _sent(request), _query(request))
-            assert self.async_once is not None
             return response_of(status_answer(route, await self.async_once.store.read(key)))
         except Problem as problem:
             return response_of(self.exchange.refusal(problem))
@@ -201,4 +198,5 @@ def _sent(request: HttpRequest) -> list[str]:
 
 
 def _query(request: HttpRequest) -> bytes:
-    return request.META.get("QUERY_STRING", "").encode("latin-1")
+    query: str = request.META.get("QUERY_STRING", "")
+    return query.encode("latin-1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse  # type: ignore[import-untyped]  # Django ships no types
 
 from umavez.aio import AsyncOnce
 from umavez.aio_attempt import CURRENT as ASYNC_CURRENT
@@ -89,8 +89,7 @@ def run(once: Once, exchange: Exchange, route: Route, intent: Intent, request: A
 
 
 def _call(view: View) -> Any:
-    attempt = CURRENT.get()
-    assert attempt is not None
+    attempt: Any = CURRENT.get()  # the engine calls this inside an attempt
     view.under(attempt)
     response = view.view(view.request)
     whole = not response.streaming
@@ -99,11 +98,13 @@ def _call(view: View) -> Any:
 
 
 def _joined(once: Once, view: View, route: Route, intent: Intent) -> Any:
-    with view.contract.joined() as connection:  # type: ignore[misc]  # checked by the caller
-        with once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt:
-            if not attempt.replayed:
-                view.under(attempt, connection)
-                attempt.succeed(view.kept(view.view(view.request)))
+    with (
+        view.contract.joined() as connection,  # type: ignore[misc]  # checked by the caller
+        once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt,
+    ):
+        if not attempt.replayed:
+            view.under(attempt, connection)
+            attempt.succeed(view.kept(view.view(view.request)))
     return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
 
 
@@ -135,8 +136,7 @@ async def _arun(
 
 
 async def _acall(view: View) -> Any:
-    attempt = ASYNC_CURRENT.get()
-    assert attempt is not None
+    attempt: Any = ASYNC_CURRENT.get()
     view.under(attempt)
     response = await view.view(view.request)
     whole = not response.streaming
@@ -145,11 +145,13 @@ async def _acall(view: View) -> Any:
 
 
 async def _ajoined(once: AsyncOnce, view: View, route: Route, intent: Intent) -> Any:
-    async with view.contract.joined() as connection:  # type: ignore[misc]  # checked by the caller
-        async with once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt:
-            if not attempt.replayed:
-                view.under(attempt, connection)
-                await attempt.succeed(view.kept(await view.view(view.request)))
+    async with (
+        view.contract.joined() as connection,  # type: ignore[misc]  # checked by the caller
+        once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt,
+    ):
+        if not attempt.replayed:
+            view.under(attempt, connection)
+            await attempt.succeed(view.kept(await view.view(view.request)))
     return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
 
 

@@ -34,13 +34,16 @@ from umavez.http.spool import Spool
 from umavez.plan import Plans
 
 METHODS = ("POST", "PATCH")
-"""Methods that the default contract covers; the others are idempotent by definition and join by a Route of their own."""
+"""Methods that the default contract covers; the others are idempotent by definition, and may have a Route."""
 
 _prefix = lru_cache(maxsize=10_000)(prefix_of)
 """Callers come back: what their keys begin with is made once."""
 
 STREAMED = 2
-"""Third mark of a kept answer: it happened, but its body went out unkept."""
+"""Mark of a kept answer whose body went out unkept: it happened, and cannot be repeated."""
+
+BY_REFERENCE = 3
+"""Mark of a kept answer that only says where its entity is."""
 
 
 class Exchange:
@@ -131,8 +134,11 @@ class Exchange:
             raise unfinished(answer)
         if len(answer.body) > contract.max_response:
             return not_kept(answer, contract)
-        by_reference = contract.replay == "entity" and location_of(answer) is not None
-        return kept(answer, contract.keep_headers, body=not by_reference)
+        if contract.replay == "entity" and location_of(answer) is not None:
+            value = kept(answer, contract.keep_headers, body=False)
+            value[4] = BY_REFERENCE
+            return value
+        return kept(answer, contract.keep_headers)
 
     def replay(self, value: list[Any]) -> Answer:
         """The answer to a repeat. Raises Problem (410) where the body was not kept."""
@@ -188,7 +194,7 @@ def location_of(answer: Answer) -> str | None:
 
 def entity_of(value: list[Any]) -> str | None:
     """Where to GET the entity that a kept answer stands for, or None where the answer itself was kept."""
-    return location_of(restored(value)) if not value[3] else None
+    return location_of(restored(value)) if value[4] == BY_REFERENCE else None
 
 
 def current(value: list[Any], now: Answer) -> Answer:

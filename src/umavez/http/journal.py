@@ -125,5 +125,3 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-

@@ -47,7 +47,12 @@ def _digest(method: str, path: str, query: bytes, tag: bytes, content: bytes) ->
 
 def sorted_query(query: bytes) -> bytes:
     """The query with its pairs in order of their names; values of one name keep their order."""
-    return b"&".join(sorted(query.split(b"&"), key=lambda pair: pair.partition(b"=")[0]))
+    pairs = sorted(query.split(b"&"), key=_name)
+    return b"&".join(pairs)
+
+
+def _name(pair: bytes) -> bytes:
+    return pair.partition(b"=")[0]
 
 
 def _content(media: str, body: bytes) -> tuple[bytes, bytes]:
@@ -103,9 +108,7 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-_DECODE = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse
-).decode
+_DECODE = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse).decode
 _ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), check_circular=False)
 _QUICK: Any = getattr(json.encoder, "c_make_encoder", None)
 if _QUICK is not None:

@@ -52,7 +52,7 @@ def _describe(operation: dict[str, Any], route: Route, exchange: Exchange) -> No
             "name": FIELD,
             "in": "header",
             "required": route.contract.required,
-            "description": f"Names this operation; a repeat with the same key is answered from the first for {policy.keep:g} s.",
+            "description": f"Names this operation; for {policy.keep:g} s a repeat gets the first one's answer.",
             "schema": text,
         }
     )

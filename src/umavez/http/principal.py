@@ -58,7 +58,7 @@ class Scopes:
             return self._prefix
         if type(principal) is not str or not principal:
             raise ConfigurationError(
-                f"principal= gave {type(principal).__name__}; give a non-empty text, None (not identified) or ANONYMOUS."
+                f"principal= gave {type(principal).__name__}; give a text, None (not identified) or ANONYMOUS."
             )
         text = self._prefix + principal
         if len(text) <= MAX_LENGTH and text.isprintable() and not principal.startswith("sha256 "):

@@ -11,7 +11,6 @@ from umavez.errors import (
     InvalidKey,
     KeyReused,
     MaxRetriesExceeded,
-    NotStorable,
     OperationInProgress,
     OutcomeNotKept,
     OutcomeUnknown,
@@ -168,27 +167,25 @@ class Problem(Exception):
         return json.dumps(self.document(base)).encode()
 
 
+_KINDS_OF: tuple[tuple[type[UmavezError], Kind], ...] = (
+    (OperationInProgress, IN_PROGRESS),
+    (KeyReused, KEY_REUSED),
+    (OutcomeNotKept, NOT_KEPT),
+    (OutcomeUnknown, OUTCOME_UNKNOWN),
+    (MaxRetriesExceeded, EXHAUSTED),
+    (ClaimLost, OVERTAKEN),
+    (InvalidKey, KEY_INVALID),
+    (StoreError, STORE_UNAVAILABLE),
+)
+
+
 def problem_of(error: UmavezError, retry_after: float) -> Problem:
     """The problem that an engine's error is for the client. `retry_after` bounds how long it is told to wait.
 
     Raises the error itself where it is the server's own mistake (a wrong configuration).
     """
-    match error:
-        case OperationInProgress():
-            return Problem(IN_PROGRESS, retry_after=min(error.retry_after, retry_after))
-        case KeyReused():
-            return Problem(KEY_REUSED)
-        case OutcomeNotKept():
-            return Problem(NOT_KEPT)
-        case OutcomeUnknown():
-            return Problem(OUTCOME_UNKNOWN)
-        case MaxRetriesExceeded():
-            return Problem(EXHAUSTED)
-        case ClaimLost():
-            return Problem(OVERTAKEN, retry_after=retry_after)
-        case InvalidKey() | NotStorable():
-            return Problem(KEY_INVALID)
-        case StoreError():
-            return Problem(STORE_UNAVAILABLE, retry_after=retry_after)
-        case _:
-            raise error
+    for cause, kind in _KINDS_OF:
+        if isinstance(error, cause):
+            wait = min(retry_after, getattr(error, "retry_after", retry_after))
+            return Problem(kind, retry_after=wait if kind.retryable else None)
+    raise error

@@ -90,38 +90,36 @@ class Idempotency:
             return answered(start_response, self._replay(outcome.value, environ))
         except Over:
             return run.deliver(start_response)
-        except StoreError as error:
-            if run.started:
-                raise
-            if route.contract.outage == "open":
-                return self._unprotected(inside, start_response, "store-outage")
-            return answered(start_response, self.exchange.refusal(error))
         except UmavezError as error:
             if run.started:
                 raise
+            if isinstance(error, StoreError) and route.contract.outage == "open":
+                return self._unprotected(inside, start_response, "store-outage")
             return answered(start_response, self.exchange.refusal(error))
 
     def _joined(self, route: Route, intent: Intent, inside: Environ) -> Answer:
         """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
         run = JoinedRun(self.app, self.exchange, route.contract, inside)
         try:
-            with route.contract.joined() as connection:  # type: ignore[misc]  # checked by the caller
-                with self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt:
-                    if not attempt.replayed:
-                        attempt.succeed(run(attempt, connection))
-            return run.answer if run.answer is not None else self.exchange.replay(attempt.outcome)
+            with (
+                route.contract.joined() as connection,  # type: ignore[misc]  # checked by the caller
+                self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt,
+            ):
+                if not attempt.replayed:
+                    attempt.succeed(run(attempt, connection))
+            return run.answer or self._replay(attempt.outcome, inside)
         except UmavezError as error:
             if run.started and run.answer is None:
                 raise
             return self.exchange.refusal(error)
         except Over:
-            assert run.answer is not None
-            return run.answer
+            return run.answer  # type: ignore[return-value]  # only an answered run is over
 
     def _replay(self, value: list[Any], environ: Environ) -> Answer:
-        answer = self.exchange.replay(value)
         place = entity_of(value)
-        return answer if place is None else current(value, fetched(self.app, environ, place))
+        if place is not None:
+            return current(value, fetched(self.app, environ, place))
+        return self.exchange.replay(value)
 
     def _unprotected(self, environ: Environ, start_response: StartResponse, why: str) -> Iterable[bytes]:
         name, value = (part.decode() for part in unprotected(why.encode()))

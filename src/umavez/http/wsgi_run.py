@@ -14,7 +14,7 @@ from umavez.http.keyed import Keyed, Over
 from umavez.http.route import Contract
 
 
-class _Capture:
+class Capture:
     """Calls the app and collects what it answers."""
 
     def __init__(self, app: Any, exchange: Exchange, contract: Contract, environ: dict[str, Any]) -> None:
@@ -34,7 +34,16 @@ class _Capture:
         self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         return self._written.append
 
-    def _called(self, keyed: Keyed) -> Iterable[bytes]:
+    def collected(self, keyed: Keyed | None) -> Answer:
+        """Run the app and wait for its whole answer."""
+        chunks = self._called(keyed)
+        try:
+            self._written.extend(chunks)
+        finally:
+            _close(chunks)
+        return self._answer(b"".join(self._written))
+
+    def _called(self, keyed: Keyed | None) -> Iterable[bytes]:
         self._environ["umavez"] = keyed
         chunks: Iterable[bytes] = self._app(self._environ, self._start)
         return chunks
@@ -45,7 +54,7 @@ class _Capture:
         return Answer(int(self._line[:3]), self._headers, body)
 
 
-class Run(_Capture):
+class Run(Capture):
     """The app under a claim of its own. Called by the engine; ends with Over once the outcome is recorded."""
 
     def __init__(self, app: Any, exchange: Exchange, contract: Contract, environ: dict[str, Any]) -> None:
@@ -57,10 +66,8 @@ class Run(_Capture):
     def __call__(self) -> Any:
         """Run the app. Raises Over, or whatever the app raises before it has answered."""
         self.started = True
-        attempt = CURRENT.get()
-        assert attempt is not None
-        self._attempt = attempt
-        chunks = self._called(Keyed(attempt))
+        self._attempt = CURRENT.get()  # type: ignore[assignment]  # the engine calls this inside an attempt
+        chunks = self._called(Keyed(self._attempt))
         source = iter(chunks)
         try:
             held = self._held(source)
@@ -115,18 +122,13 @@ def recorded(attempt: Attempt, exchange: Exchange, contract: Contract, answer: A
     return answer._replace(headers=no_store(answer.headers))
 
 
-class JoinedRun(_Capture):
+class JoinedRun(Capture):
     """The app inside a transaction that the middleware ends. The whole answer waits for the commit."""
 
     def __call__(self, attempt: Attempt, connection: Any) -> list[Any]:
         """Run the app; returns what to keep. Raises Over for an answer that is no outcome, to roll back."""
         self.started = True
-        chunks = self._called(Keyed(attempt, connection))
-        try:
-            self._written.extend(chunks)
-        finally:
-            _close(chunks)
-        answer = self._answer(b"".join(self._written))
+        answer = self.collected(Keyed(attempt, connection))
         self.answer = answer._replace(headers=no_store(answer.headers))
         try:
             return self._exchange.value(self._contract, answer)
@@ -175,10 +177,4 @@ def fetched(app: Any, environ: dict[str, Any], place: str) -> Answer:
             "wsgi.input": io.BytesIO(),
         }
     )
-    capture = _Capture(app, None, None, asked)  # type: ignore[arg-type]  # nothing is decided about this answer
-    chunks = app(asked, capture._start)
-    try:
-        capture._written.extend(chunks)
-    finally:
-        _close(chunks)
-    return capture._answer(b"".join(capture._written))
+    return Capture(app, None, None, asked).collected(None)  # type: ignore[arg-type]  # nothing is decided about it

@@ -1,0 +1,212 @@
+"""The Django middleware, sync and async: the same contract, on Django's own requests and transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("django")
+from django.conf import settings
+
+if not settings.configured:
+    settings.configure(SECRET_KEY="for tests only", ALLOWED_HOSTS=["*"], DATA_UPLOAD_MAX_MEMORY_SIZE=5000)
+
+from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
+from django.test import RequestFactory
+
+from umavez import AsyncOnce, ConfigurationError, Once
+from umavez.http import Route
+from umavez.http.django import middleware
+
+
+class Views:
+    """Views that count; `make` builds the next response."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.make: Any = lambda run: JsonResponse({"run": run}, status=201)
+
+    def sync(self, request: Any) -> Any:
+        self.runs += 1
+        assert request.umavez.attempt.number >= 1
+        response = self.make(self.runs)
+        response.set_cookie("session", "secret")
+        return response
+
+    async def aio(self, request: Any) -> Any:
+        await asyncio.sleep(0)
+        return self.sync(request)
+
+
+class Bench:
+    """Either kind of project behind the middleware."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        self.views = Views()
+        self._kind = kind
+        options.setdefault("unknown", "rerun")
+        self._once: Any = Once("memory:", scope="s") if kind == "sync" else AsyncOnce("memory:", scope="s")
+        engine = {"once" if kind == "sync" else "async_once": self._once}
+        made = middleware(principal=lambda request: request.headers.get("x-user"), **engine, **options)
+        self._call = made(self.views.sync if kind == "sync" else self.views.aio)
+        self._loop = asyncio.new_event_loop()
+
+    def close(self) -> None:
+        closing = self._once.close()
+        if closing is not None:
+            self._loop.run_until_complete(closing)
+        self._loop.close()
+
+    def ask(
+        self, method: str = "POST", path: str = "/o", key: str | None = "k", user: str | None = "ana", body: Any = None
+    ) -> Any:
+        headers = {"x-user": user} if user else {}
+        headers |= {"idempotency-key": key} if key is not None else {}
+        data = {} if method == "GET" else {"data": json.dumps(body or {}), "content_type": "application/json"}
+        request = getattr(RequestFactory(), method.lower())(path, headers=headers, **data)
+        answer = self._call(request)
+        return answer if self._kind == "sync" else self._loop.run_until_complete(answer)
+
+
+@pytest.fixture(params=["sync", "async"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Callable[..., Bench]]:
+    """Makes benches of either kind, and closes them."""
+    made: list[Bench] = []
+
+    def make(**options: Any) -> Bench:
+        made.append(Bench(request.param, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_repeat_gets_the_first_answer_without_its_cookie(bench: Callable[..., Bench]) -> None:
+    b = bench()
+    first, again, other = b.ask(), b.ask(), b.ask(body={"a": 1})
+    assert (first.status_code, first.content) == (201, b'{"run": 1}') == (again.status_code, again.content)
+    assert again["Idempotent-Replayed"] == "true"
+    assert first["Cache-Control"] == again["Cache-Control"] == "no-store"
+    assert "session" in first.cookies
+    assert "session" not in again.cookies
+    assert other.status_code == 422
+    assert b.views.runs == 1
+
+
+def test_refusals_are_problem_documents(bench: Callable[..., Bench]) -> None:
+    b = bench(required=True)
+    for key, body, status in ((None, None, 400), ("a b", None, 400), ("a,b", None, 400), ("k", "x" * 6000, 413)):
+        refused = b.ask(key=key, body=body)
+        assert (refused.status_code, refused["Content-Type"]) == (status, "application/problem+json")
+    assert b.views.runs == 0
+
+
+def test_server_errors_free_the_key_and_refusals_are_final(bench: Callable[..., Bench]) -> None:
+    b = bench()
+    b.views.make = lambda run: HttpResponse(status=503 if run == 1 else 404)
+    assert [b.ask().status_code for _ in range(3)] == [503, 404, 404]
+    assert b.views.runs == 2
+
+
+def test_a_stream_is_not_kept_and_does_not_run_again(bench: Callable[..., Bench]) -> None:
+    b = bench()
+    b.views.make = lambda _: StreamingHttpResponse(iter([b"a", b"b"]))
+    assert b"".join(b.ask().streaming_content) == b"ab"
+    assert b.ask().status_code == 410
+    assert b.views.runs == 1
+
+
+def test_who_is_not_identified_goes_to_the_view(bench: Callable[..., Bench]) -> None:
+    b = bench()
+    with pytest.raises(AttributeError):
+        b.ask(user=None)
+    assert b.ask(method="GET", user="ana", key=None, path="/.well-known/idempotency").status_code == 200
+
+
+def test_an_error_of_the_view_is_its_own(bench: Callable[..., Bench]) -> None:
+    b = bench(unknown="hold")
+
+    def fail(_: int) -> None:
+        raise KeyError("mine")
+
+    b.views.make = fail
+    with pytest.raises(KeyError):
+        b.ask()
+    assert b.ask().status_code == 409
+
+
+def test_status_and_policy_can_be_asked(bench: Callable[..., Bench]) -> None:
+    b = bench()
+    b.ask()
+    found = b.ask("GET", "/.well-known/idempotency/status?method=POST&path=/o")
+    assert json.loads(found.content)["state"] == "finished"
+    assert b.ask("GET", "/.well-known/idempotency/status", user=None).status_code == 401
+
+
+def test_an_engine_is_needed_and_both_must_share_their_scope() -> None:
+    with pytest.raises(ConfigurationError):
+        middleware(principal=lambda _: "a", unknown="rerun")
+    with pytest.raises(ConfigurationError):
+        middleware(
+            once=Once("memory:", scope="a"),
+            async_once=AsyncOnce("memory:", scope="b"),
+            principal=lambda _: "a",
+            unknown="rerun",
+        )
+    with pytest.raises(ConfigurationError):
+        middleware(once=Once("memory:", scope="a"), principal=lambda _: "a", unknown="rerun", replay="entity")
+
+
+JOINED = """
+import sys
+from django.conf import settings
+settings.configure(SECRET_KEY="x", ALLOWED_HOSTS=["*"], DATABASES={"default": {
+    "ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1], "OPTIONS": {"transaction_mode": "IMMEDIATE"}}})
+import django
+django.setup()
+from django.db import connection
+from django.http import HttpResponse
+from django.test import RequestFactory
+from umavez import Once
+from umavez.http import Route
+from umavez.http.django import atomic, middleware
+once = Once(f"sqlite:///{sys.argv[1]}?journal=delete", scope="s")
+once.migrate()
+with connection.cursor() as cursor:
+    cursor.execute("CREATE TABLE orders (name TEXT)")
+statuses = [500, 201, 201]
+def view(request):
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO orders VALUES ('one')")
+    return HttpResponse(status=statuses.pop(0))
+app = middleware(once=once, principal=lambda _: "a", routes=[Route("POST", "/o", joined=atomic)])(view)
+for _ in range(3):
+    print(app(RequestFactory().post("/o", headers={"idempotency-key": "k"})).status_code)
+"""
+
+
+def test_a_joined_view_commits_its_rows_with_its_response(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", JOINED, str(tmp_path / "shop.db")], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["500", "201", "201"], done.stderr
+    connection = sqlite3.connect(tmp_path / "shop.db")
+    assert connection.execute("SELECT count(*) FROM orders").fetchall() == [(1,)]
+    connection.close()
+
+
+def test_routes_may_have_contracts_of_their_own(bench: Callable[..., Bench]) -> None:
+    b = bench(routes=[Route("PUT", "/o/{id}", unknown="hold", required=True)])
+    assert b.ask("PUT", "/o/1", key=None).status_code == 400
+    assert b.ask("PUT", "/o/1").status_code == 201
+    assert b.ask("PUT", "/o/1")["Idempotent-Replayed"] == "true"
+    assert "Idempotent-Replayed" not in b.ask("PUT", "/o/2").headers
