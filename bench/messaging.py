@@ -4,7 +4,7 @@ python -m bench.messaging [--messages 20000] [--rounds 3]
 
 relay:  outbox -> RabbitMQ with everything the relay does, against bare aio-pika with confirms in batches   (>= 0.7)
 marks:  rows marked in groups against one by one                                                             (>= 20)
-append: statements and time per transaction, by number of messages                                           (1 statement)
+append: time of one statement, by number of messages
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def fill(store: str, many: int) -> None:
     with closing(psycopg.connect(store)) as connection:
         connection.execute("TRUNCATE umavez_outbox")
         for first in range(0, many, 5000):
-            Outbox().append(connection, [Message("t", BODY % number) for number in range(first, min(many, first + 5000))])
+            Outbox().append(
+                connection, [Message("t", BODY % number) for number in range(first, min(many, first + 5000))]
+            )
         connection.commit()
     with closing(psycopg.connect(store, autocommit=True)) as connection:
         connection.execute("VACUUM ANALYZE umavez_outbox")
@@ -128,7 +130,7 @@ async def relaying(store: str, broker_url: str, topology: Topology, many: int) -
     relay = Relay(database, broker, RelaySettings(batch=BATCH))
     stop = asyncio.Event()
     task = asyncio.create_task(relay.run(stop))
-    while relay.published < many:
+    while relay.published < many:  # noqa: ASYNC110 - a count, seen from outside
         await asyncio.sleep(0.001)
     stop.set()
     await task
@@ -154,7 +156,9 @@ async def groups_against_singles(store: str, many: int) -> str:
     seqs = await claimed()
     grouped = many / await timed(marked([seqs[first : first + BATCH] for first in range(0, many, BATCH)]))
     await database.close()
-    return f"marks {grouped:,.0f}/s in groups of {BATCH}, {single:,.0f}/s one by one: {grouped / single:.0f} x (target 20)"
+    return (
+        f"marks {grouped:,.0f}/s in groups of {BATCH}, {single:,.0f}/s one by one: {grouped / single:.0f} x (target 20)"
+    )
 
 
 def append_by_size(store: str) -> str:

@@ -2,7 +2,7 @@
 
 python -m chaos.messaging [--messages 100000] [--broker local|rabbitmq] [--store URL] [--seed N]
 
-Servers: PostgreSQL as the tests find it, in a database of its own; RabbitMQ private to this script, because it is killed.
+Servers: PostgreSQL as the tests find it, in a database of its own; RabbitMQ private to this script, which kills it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from umavez.messaging import Message, Outbox
 
 WRITERS = 4
 BATCH = 20
+FORGETFUL = 12.0
+"""Seconds. RabbitMQ 3.10 forgets a quorum queue, with what it confirmed, when it is killed right after declaring it."""
 
 
 def main() -> None:
@@ -75,6 +77,8 @@ class Chaos:
         began = time.monotonic()
         for role in ("consumer", "relay", "consumer", "relay"):
             self._workers.append((role, self._started(role)))
+        if self.broker is not None:
+            time.sleep(FORGETFUL)
         writers = [threading.Thread(target=self._write, args=(index,)) for index in range(WRITERS)]
         for writer in writers:
             writer.start()

@@ -189,7 +189,7 @@ class Ledger:
         self._spare: list[Any] = []
 
     @asynccontextmanager
-    async def _connection(self):  # noqa: ANN202 - a generator, as the decorator says
+    async def _connection(self):
         connection = self._spare.pop() if self._spare else await connect_async(self._url)
         try:
             yield connection
@@ -231,7 +231,11 @@ def relay_and_consumer(url: str, broker_url: str | None, database: Database, ste
     ledger = Ledger(url, steps)
     parallel = 1 if url.startswith("sqlite") else 8
     consumer = Consumer(
-        broker, CONSUMER, [TOPIC], ledger.handle, ConsumerSettings(parallel=parallel, wait=0.1, backoff=PATIENT, renew=0.2)
+        broker,
+        CONSUMER,
+        [TOPIC],
+        ledger.handle,
+        ConsumerSettings(parallel=parallel, wait=0.1, backoff=PATIENT, renew=0.2),
     )
     return relay, consumer, ledger, broker
 
@@ -249,7 +253,7 @@ async def work(role: str, url: str, broker_url: str | None, fatal: int = 0) -> N
         for part in parts:
             tasks.create_task(part.run(stop))
         if role == "both":
-            while waiting(url):
+            while waiting(url):  # noqa: ASYNC110 - rows of a database
                 await asyncio.sleep(0.02)
             stop.set()
     await ledger.close()

@@ -55,7 +55,7 @@ def _died(url: str, fatal: int) -> bool:
     if child == 0:
         try:
             asyncio.run(work("both", url, None, fatal))
-        except BaseException:  # a forked child must never return into its parent's code
+        except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's code
             os._exit(1)
         os._exit(0)
     _, status = os.waitpid(child, 0)

@@ -50,7 +50,7 @@ def chaos(url: str, numbers: int, processes: int, seed: int, kills: bool = True)
     children = {_started(url, index, share, seed): index for index in range(processes)}
     killed = 0
     while children:
-        if kills and chance.random() < 0.3 and _count(url) < numbers * 0.9:
+        if kills and chance.random() < 0.05 and _count(url) < numbers * 0.9:
             os.kill(chance.choice(list(children)), signal.SIGKILL)
             killed += 1
         time.sleep(0.2)
@@ -80,7 +80,7 @@ def _started(url: str, index: int, share: int, seed: int) -> int:
         return child
     try:
         _take(url, index, share, random.Random(seed + index))
-    except BaseException as error:  # a forked child must never return into its parent's code
+    except BaseException as error:  # noqa: BLE001 - a forked child must never return into its parent's code
         print(f"worker {index}: {type(error).__name__}: {error}", file=sys.stderr)
         os._exit(1)
     os._exit(0)

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from tests.messaging.places import Place
+from tests.messaging.places import Place, place_of
 from umavez.messaging import (
     Backoff,
     BrokerUnavailable,
@@ -200,3 +201,24 @@ def test_a_relay_that_is_cancelled_gives_its_claim_back(
     append(place, Message("t", "1"))
     runner.run(work())
     assert place.look("SELECT attempts FROM umavez_outbox WHERE token IS NULL") == [(0,)]
+
+
+def test_a_relay_on_sqlite_never_holds_the_file_while_the_loop_is_busy(tmp_path: Path, runner: asyncio.Runner) -> None:
+    place = place_of(f"sqlite:///{tmp_path}/busy.db?journal=delete")
+    place.empty()
+    database = Database(place.url)
+
+    async def work() -> None:
+        tasks = [asyncio.create_task(Relay(database, Wire()).step()) for _ in range(3)]
+        with closing(place.connect()) as connection:
+            for _ in range(20):
+                # Sync code on the loop, as in a handler: it would wait for a transaction that waits for the loop.
+                Outbox().append(connection, Message("t", "1"))
+                connection.commit()
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        await database.close()
+
+    began = time.monotonic()
+    runner.run(work())
+    assert time.monotonic() - began < 15

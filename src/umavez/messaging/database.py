@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from umavez.clock import SYSTEM, Clock
 from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
@@ -21,10 +21,14 @@ T = TypeVar("T")
 
 
 class Line(NamedTuple):
-    """An open connection: how to run statements on it, and how to close it."""
+    """An open connection: how to run statements on it, and how to close it.
+
+    `whole` carries out a flow in one go, transaction and all, where statements must not be awaited one by one.
+    """
 
     sql: Runner
     close: Callable[[], Awaitable[None]]
+    whole: Callable[[SqlFlow[Any]], Awaitable[Any]] | None = None
 
 
 _DRIVERS = {
@@ -63,9 +67,12 @@ class Database:
         Raises StoreUnavailable when nothing was written, StoreUncertain when the answer was lost.
         """
         async with self._line() as line:
-            if not atomic and self.dialect is not Dialect.SQLITE:
+            if line.whole is not None:
+                result: T = await line.whole(flow)
+                return result
+            if not atomic:
                 return await carry_async(flow, line.sql)
-            await line.sql.count("BEGIN IMMEDIATE" if self.dialect is Dialect.SQLITE else "BEGIN")
+            await line.sql.count("BEGIN")
             result = await carry_async(flow, line.sql)
             await self._commit(line)
             return result

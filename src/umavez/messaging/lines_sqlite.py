@@ -6,12 +6,15 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from umavez.errors import SchemaOutdated, StoreError, StoreUnavailable
 from umavez.messaging.database import Line
 from umavez.sql import Row, Sql
+from umavez.sql_flow import SqlFlow, carry
 from umavez.stores.sqlite import BUSY_SECONDS, JOURNALS, parsed, refuse_unsafe_journal
+
+T = TypeVar("T")
 
 
 def opener(url: str) -> Callable[[], Awaitable[Line]]:
@@ -37,7 +40,7 @@ def opener(url: str) -> Callable[[], Awaitable[Line]]:
             thread.shutdown(wait=False)
             raise
         sql = ThreadSql(connection, thread)
-        return Line(sql, sql.close)
+        return Line(sql, sql.close, sql.whole)
 
     return opened
 
@@ -57,6 +60,25 @@ class ThreadSql:
     async def count(self, text: str, values: Sequence[Any] = ()) -> int:
         """Execute; how many rows were written."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._sql.count, text, values)
+
+    async def whole(self, flow: SqlFlow[T]) -> T:
+        """What the flow returns, in a transaction that never waits for the event loop.
+
+        Awaited statement by statement, it would hold the file's lock while the loop is busy; and if what keeps the loop
+        busy is a handler that waits for that lock, both would stand still.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transacted, flow)
+
+    def _transacted(self, flow: SqlFlow[T]) -> T:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = carry(flow, self._sql)
+            self._connection.execute("COMMIT")
+            return result
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.rollback()
+            raise
 
     async def close(self) -> None:
         """Close the file once the statement under way, if any, has ended; an open transaction is rolled back."""

@@ -20,7 +20,9 @@ from umavez.messaging.rabbitmq_topology import Topology, declare_exchange
 
 UNROUTABLE = "RabbitMQ returned it: no queue is bound to this topic."
 REFUSED = "RabbitMQ refused it: a queue is full or not available."
-CONFIRM_SECONDS = 30.0
+ANSWER_SECONDS = 10.0
+"""A broker that has just started takes connections before its quorum queues have a leader, and what is asked of them
+in that moment may never be answered; asking again on a new connection is."""
 
 
 class RabbitBroker:
@@ -28,29 +30,37 @@ class RabbitBroker:
 
     With `parking` (the database), a delivery whose handler failed is acknowledged and waits there for its next
     attempt; without, it goes to the dead letters at once, because a queue cannot wait without turning in circles.
+    `watch`: seconds between looks at the consumer. `answer`: seconds after which silence counts as absence.
     """
 
     def __init__(
-        self, url: str, *, topology: Topology | None = None, parking: Database | None = None, watch: float = 5.0
+        self,
+        url: str,
+        *,
+        topology: Topology | None = None,
+        parking: Database | None = None,
+        watch: float = 5.0,
+        answer: float = ANSWER_SECONDS,
     ) -> None:
         self._url = url
         self._topology = Topology() if topology is None else topology
         self._parking = parking
         self._watch = watch
+        self._answer = answer
         self._link = Link(url)
         self._declared_on: object = None
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[str | None]:
         """See Broker.publish. All are sent before the first confirm is awaited."""
-        channel = await self._ready()
         try:
-            async with asyncio.timeout(CONFIRM_SECONDS):
+            async with asyncio.timeout(self._answer):
+                channel = await self._ready()
                 answers = await asyncio.gather(
                     *(self._one(channel, message) for message in messages), return_exceptions=True
                 )
         except TimeoutError as late:
             await self._link.close()
-            raise BrokerUnavailable(f"RabbitMQ did not confirm within {CONFIRM_SECONDS:g} s.") from late
+            raise BrokerUnavailable(f"RabbitMQ did not confirm within {self._answer:g} s.") from late
         return [_answer(answer, self._url) for answer in answers]
 
     async def _one(self, channel: aiormq.abc.AbstractChannel, message: Message) -> None:
@@ -77,7 +87,16 @@ class RabbitBroker:
         subscription = RabbitSubscription(
             self._url, self._topology, subscriber, topics, prefetch, self._parking, self._watch
         )
-        await subscription.open()
+        try:
+            async with asyncio.timeout(self._answer):
+                await subscription.open()
+        except (TimeoutError, BrokerUnavailable) as error:
+            await subscription.close()
+            if isinstance(error, BrokerUnavailable):
+                raise
+            raise BrokerUnavailable(
+                f"RabbitMQ did not let {subscriber} subscribe within {self._answer:g} s."
+            ) from error
         return subscription
 
     async def close(self) -> None:

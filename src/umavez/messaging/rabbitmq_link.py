@@ -48,7 +48,8 @@ class Link:
             if not self.whole or self._channel is None:
                 await self._dropped()
                 with failures(self._url):
-                    await self._opened()
+                    async with asyncio.timeout(CONNECT_SECONDS):
+                        await self._opened()
             assert self._channel is not None  # noqa: S101 - _opened has set it or raised
             return self._channel
 

@@ -1,0 +1,82 @@
+"""Looking at backlogs and deciding about what is dead. Flows, for the command line and consoles."""
+
+# ruff: noqa: S608 - statements are joined from constants of the module; values always travel as parameters
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from umavez.messaging.backlog import REASON_LENGTH
+from umavez.sql import Dialect
+from umavez.sql_flow import Ask, SqlFlow, Write, now_at
+
+STATES = ("WAITING", "DONE", "DEAD", "DISCARDED")
+_BRIEF = "id, topic, aggregate, state, attempts, created_at, due_at, done_at, error"
+
+
+class Entry(NamedTuple):
+    """A message as it stands in a backlog. Instants are milliseconds since the epoch."""
+
+    id: str
+    topic: str
+    aggregate: str | None
+    state: str
+    attempts: int
+    created_at: int
+    due_at: int
+    done_at: int | None
+    error: str | None
+    body: str | None = None
+    headers: str | None = None
+
+
+class Inspection:
+    """Questions and decisions about the outbox, or about the deliveries of one subscriber."""
+
+    def __init__(self, dialect: Dialect, subscriber: str | None = None) -> None:
+        self._table = "umavez_outbox" if subscriber is None else "umavez_deliveries"
+        self._own = "" if subscriber is None else " AND subscriber = ?"
+        self._values: tuple[Any, ...] = () if subscriber is None else (subscriber,)
+        self._now = now_at(dialect)
+
+    def entries(self, state: str | None = None, topic: str | None = None, limit: int = 100) -> SqlFlow[list[Entry]]:
+        """The oldest that match, without their bodies."""
+        where, values = f"1 = 1{self._own}", list(self._values)
+        for column, value in (("state", state), ("topic", topic)):
+            if value is not None:
+                where += f" AND {column} = ?"
+                values.append(value)
+        rows = yield Ask(f"SELECT {_BRIEF} FROM {self._table} WHERE {where} ORDER BY seq LIMIT ?", (*values, limit))
+        return [Entry(*row) for row in rows]
+
+    def entry(self, name: str) -> SqlFlow[Entry | None]:
+        """One message with its body, or None."""
+        text = f"SELECT {_BRIEF}, body, headers FROM {self._table} WHERE id = ?{self._own}"
+        rows = yield Ask(text, (name, *self._values))
+        return Entry(*rows[0]) if rows else None
+
+    def counts(self) -> SqlFlow[dict[str, int]]:
+        """How many there are in each state."""
+        rows = yield Ask(
+            f"SELECT state, count(*) FROM {self._table} WHERE 1 = 1{self._own} GROUP BY state", self._values
+        )
+        return dict.fromkeys(STATES, 0) | {state: int(number) for state, number in rows}
+
+    def retry(self, name: str | None = None) -> SqlFlow[int]:
+        """Let a dead message, or all of them, wait for its turn again, with its attempts counted anew."""
+        which, values = ("", ()) if name is None else (" AND id = ?", (name,))
+        text = (
+            f"UPDATE {self._table} SET state = 'WAITING', attempts = 0, due_at = {self._now}, done_at = NULL"
+            f" WHERE state = 'DEAD'{which}{self._own}"
+        )
+        written: int = yield Write(text, (*values, *self._values))
+        return written
+
+    def discard(self, name: str, by: str, reason: str) -> SqlFlow[int]:
+        """Give a dead message up for good, keeping who said so; later messages of its aggregate go on."""
+        text = (
+            f"UPDATE {self._table} SET state = 'DISCARDED', done_at = {self._now}, error = ?"
+            f" WHERE state = 'DEAD' AND id = ?{self._own}"
+        )
+        written: int = yield Write(text, (f"Discarded by {by}: {reason}"[:REASON_LENGTH], name, *self._values))
+        return written

@@ -1,0 +1,104 @@
+"""`umavez relay` and `umavez outbox`, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from umavez.messaging import Database, LocalBroker, Message, Outbox
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "loja.db"
+    with closing(sqlite3.connect(path)) as connection:
+        Outbox().migrate(connection)
+        connection.commit()
+    return path
+
+
+def url(file: Path) -> str:
+    return f"sqlite:///{file}?journal=delete"
+
+
+def umavez(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "umavez.cli", *words],
+        env={**os.environ, "UMAVEZ_STORE": url(file)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def append(file: Path, *messages: Message) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        Outbox().append(connection, messages)
+        connection.commit()
+
+
+def states(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [state for (state,) in connection.execute("SELECT state FROM umavez_outbox ORDER BY seq")]
+
+
+def subscribe(file: Path) -> None:
+    async def work() -> None:
+        database = Database(url(file))
+        await LocalBroker(database).subscribe("mailer", ["t"])
+        await database.close()
+
+    asyncio.run(work())
+
+
+def test_a_relay_publishes_until_it_is_told_to_stop_and_stops_gracefully(file: Path) -> None:
+    subscribe(file)
+    append(file, Message("t", "1"), Message("t", "2"))
+    command = [sys.executable, "-m", "umavez.cli", "relay", "run", "--store", url(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as relay:
+        deadline = time.monotonic() + 30
+        while states(file) != ["DONE", "DONE"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        relay.send_signal(signal.SIGTERM)
+        said, _ = relay.communicate(timeout=30)
+    assert (relay.returncode, said) == (0, "2 messages were published.\n")
+    assert states(file) == ["DONE", "DONE"]
+
+
+def test_dead_messages_are_listed_retried_and_discarded(file: Path) -> None:
+    messages = [Message("t", '"secret"'), Message("t", "2")]
+    append(file, *messages)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("UPDATE umavez_outbox SET state = 'DEAD', error = 'no queue', attempts = 9")
+        connection.commit()
+    listed = json.loads(umavez(file, "outbox", "list", "--state", "dead", "--json").stdout)
+    assert [entry["error"] for entry in listed["messages"]] == ["no queue", "no queue"]
+    assert listed["counts"]["DEAD"] == 2
+    assert "no queue" in umavez(file, "outbox", "dead").stdout
+    shown = umavez(file, "outbox", "show", messages[0].id)
+    assert "secret" not in shown.stdout
+    assert "secret" in umavez(file, "outbox", "show", messages[0].id, "--body").stdout
+    assert umavez(file, "outbox", "retry", messages[0].id).stdout == "1 messages wait again.\n"
+    done = umavez(file, "outbox", "discard", messages[1].id, "--by", "ana", "--reason", "obsolete")
+    assert done.returncode == 0, done.stderr
+    assert states(file) == ["WAITING", "DISCARDED"]
+
+
+def test_what_is_not_there_is_said_in_one_sentence(file: Path) -> None:
+    done = umavez(file, "outbox", "retry", "nowhere")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    done = umavez(file, "outbox", "retry")
+    assert (done.returncode, "which message" in done.stderr) == (2, True)
+    done = umavez(file, "relay", "run", "--broker", "kafka://x")
+    assert (done.returncode, "amqp://" in done.stderr) == (2, True)

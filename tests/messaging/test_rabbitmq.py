@@ -1,0 +1,232 @@
+"""RabbitMQ: how queues are declared, dead letters, reconnecting, and a broker that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.messaging.places import place_of
+from tests.servers import Private
+from umavez.messaging import (
+    Backoff,
+    BrokerUnavailable,
+    Consumer,
+    ConsumerSettings,
+    Database,
+    Message,
+    Outbox,
+    Poison,
+    Relay,
+    RelaySettings,
+)
+from umavez.messaging.rabbitmq import RabbitBroker, Topology
+from umavez.messaging.rabbitmq_topology import queue_arguments
+
+OUTAGE = Backoff(first=0.05, cap=0.2)
+FORGETFUL = 8.0
+"""Seconds. RabbitMQ 3.10 forgets a quorum queue, with what it confirmed, when it is killed right after declaring it."""
+
+
+@pytest.fixture
+def broker(rabbitmq_url: str, rabbitmq_prefix: str, runner: asyncio.Runner) -> Iterator[RabbitBroker]:
+    broker = RabbitBroker(rabbitmq_url, topology=Topology(rabbitmq_prefix, delivery_limit=2), watch=0.2)
+    yield broker
+    runner.run(broker.close())
+
+
+async def taken(subscription: Any, count: int = 1) -> list[Any]:
+    found: list[Any] = []
+    async with asyncio.timeout(10):
+        while len(found) < count:
+            found += await subscription.take(count - len(found), 0.2)
+    return found
+
+
+def test_queues_have_an_explicit_limit_and_dead_letters_that_are_not_lost() -> None:
+    arguments = queue_arguments(Topology("p", delivery_limit=7), "mailer", (3, 10))
+    assert arguments == {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 7,
+        "x-dead-letter-exchange": "p.dead",
+        "x-dead-letter-routing-key": "mailer",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+    assert "x-dead-letter-strategy" not in queue_arguments(Topology("p"), "mailer", (3, 9))
+
+
+async def dead_letters(url: str, topology: Topology, subscriber: str) -> list[str]:
+    import aio_pika
+
+    async with await aio_pika.connect(url) as connection, connection.channel() as channel:
+        queue = await channel.get_queue(topology.dead_queue(subscriber))
+        bodies = []
+        async with asyncio.timeout(10):
+            while not bodies:
+                incoming = await queue.get(fail=False, no_ack=True)
+                if incoming is not None:
+                    bodies.append(incoming.body.decode())
+                else:
+                    await asyncio.sleep(0.05)
+        return bodies
+
+
+def test_a_delivery_that_is_given_back_too_often_becomes_a_dead_letter(
+    broker: RabbitBroker, rabbitmq_url: str, rabbitmq_prefix: str, runner: asyncio.Runner
+) -> None:
+    async def work() -> list[str]:
+        subscription = await broker.subscribe("mailer", ["t"])
+        await broker.publish([Message("t", '"poison"')])
+        for _ in range(3):
+            await subscription.give_back(await taken(subscription))
+        found = await dead_letters(rabbitmq_url, Topology(rabbitmq_prefix), "mailer")
+        await subscription.close()
+        return found
+
+    assert runner.run(work()) == ['"poison"']
+
+
+def test_without_a_database_a_failure_goes_to_the_dead_letters_and_not_in_circles(
+    broker: RabbitBroker, rabbitmq_url: str, rabbitmq_prefix: str, runner: asyncio.Runner
+) -> None:
+    async def work() -> list[str]:
+        subscription = await broker.subscribe("mailer", ["t"])
+        await broker.publish([Message("t", "1")])
+        (delivery,) = await taken(subscription)
+        await subscription.postpone(delivery, 1, "failed")
+        found = await dead_letters(rabbitmq_url, Topology(rabbitmq_prefix), "mailer")
+        await subscription.close()
+        return found
+
+    assert runner.run(work()) == ["1"]
+
+
+def test_the_watchdog_notices_a_consumer_that_the_server_does_not_know(
+    broker: RabbitBroker, runner: asyncio.Runner
+) -> None:
+    async def work() -> None:
+        subscription: Any = await broker.subscribe("mailer", ["t"])
+        await subscription._queue.cancel(subscription._consumer)  # as a faulty reconnect would leave it
+        await asyncio.sleep(0.25)
+        with pytest.raises(BrokerUnavailable, match="no consumer"):
+            await subscription.take(1, 0.1)
+        await subscription.close()
+
+    runner.run(work())
+
+
+def test_a_lost_acknowledgement_is_no_error_and_the_message_comes_again(
+    broker: RabbitBroker, runner: asyncio.Runner
+) -> None:
+    async def work() -> None:
+        subscription: Any = await broker.subscribe("mailer", ["t"])
+        await broker.publish([Message("t", "1")])
+        (delivery,) = await taken(subscription)
+        await subscription._link.close()
+        await subscription.finish([delivery])
+        with pytest.raises(BrokerUnavailable):
+            await subscription.take(1, 0.1)
+        again = await broker.subscribe("mailer", ["t"])
+        (second,) = await taken(again)
+        assert second.message.id == delivery.message.id
+        await again.finish([second])
+        await again.close()
+
+    runner.run(work())
+
+
+def test_a_broker_that_is_not_there_is_unavailable_and_its_password_is_not_told(runner: asyncio.Runner) -> None:
+    broker = RabbitBroker("amqp://guest:secret@127.0.0.1:1/")
+    with pytest.raises(BrokerUnavailable) as told:
+        runner.run(broker.publish([Message("t", "1")]))
+    assert "secret" not in str(told.value)
+
+
+def database_of(tmp_path: Path, runner: asyncio.Runner) -> tuple[str, Database]:
+    url = f"sqlite:///{tmp_path}/messages.db?journal=delete"
+    database = Database(url)
+    runner.run(database.migrate())
+    return url, database
+
+
+def test_failures_wait_in_the_database_and_poison_ends_there(
+    rabbitmq_url: str, rabbitmq_prefix: str, tmp_path: Path, runner: asyncio.Runner, eventually: Callable[..., None]
+) -> None:
+    url, database = database_of(tmp_path, runner)
+    broker = RabbitBroker(rabbitmq_url, topology=Topology(rabbitmq_prefix), parking=database)
+    seen: Counter[str] = Counter()
+
+    async def handle(message: Message) -> None:
+        seen[message.body] += 1
+        if message.body == "1" and seen["1"] < 3:
+            raise ValueError("not yet")
+        if message.body == "2":
+            raise Poison("never")
+
+    async def send() -> None:
+        await (await broker.subscribe("mailer", ["t"])).close()
+        await broker.publish([Message("t", str(number)) for number in range(3)])
+
+    runner.run(send())
+    consumer = Consumer(
+        broker, "mailer", ["t"], handle, ConsumerSettings(wait=0.1, backoff=Backoff(first=0.01, cap=0.02))
+    )
+    look = "SELECT body, state, error FROM umavez_deliveries ORDER BY body"
+    eventually(consumer.run, lambda: [row[1] for row in place_of(url).look(look)] == ["DONE", "DEAD"])
+    assert dict(seen) == {"0": 1, "1": 3, "2": 1}
+    assert place_of(url).look(look) == [("1", "DONE", None), ("2", "DEAD", "Poison: never")]
+    runner.run(broker.close())
+    runner.run(database.close())
+
+
+@pytest.mark.slow
+def test_a_broker_killed_under_load_loses_nothing(
+    private_server: Callable[[str], Private], tmp_path: Path, runner: asyncio.Runner
+) -> None:
+    server = private_server("rabbitmq")
+    url, database = database_of(tmp_path, runner)
+    seen: Counter[str] = Counter()
+
+    async def handle(message: Message) -> None:
+        seen[message.id] += 1
+
+    broker = RabbitBroker(server.url, parking=database, watch=0.5, answer=2)
+    relay = Relay(database, broker, RelaySettings(batch=20, poll=0.02, outage=OUTAGE))
+    consumer = Consumer(broker, "mailer", ["t"], handle, ConsumerSettings(wait=0.2, outage=OUTAGE))
+
+    def append(many: int) -> None:
+        with closing(place_of(url).connect()) as connection:
+            Outbox().append(connection, [Message("t", str(number)) for number in range(many)])
+            connection.commit()
+
+    async def work() -> None:
+        stop = asyncio.Event()
+        tasks = [asyncio.create_task(part.run(stop)) for part in (relay, consumer)]
+        await until(lambda: bool(seen))
+        await asyncio.sleep(FORGETFUL)
+        append(300)
+        await until(lambda: len(seen) > 150)
+        await asyncio.to_thread(server.kill)
+        append(100)
+        await asyncio.to_thread(server.restart)
+        await until(lambda: len(seen) == 500)
+        stop.set()
+        await asyncio.gather(*tasks)
+        await broker.close()
+        await database.close()
+
+    append(100)
+    runner.run(work())
+    assert place_of(url).look("SELECT count(*) FROM umavez_outbox WHERE state = 'DONE'") == [(500,)]
+
+
+async def until(met: Callable[[], bool], seconds: float = 60) -> None:
+    async with asyncio.timeout(seconds):
+        while not met():  # noqa: ASYNC110 - counts, seen from outside
+            await asyncio.sleep(0.02)
