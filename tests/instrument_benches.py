@@ -57,6 +57,13 @@ def async_bench(async_store: tuple[object, ManualClock, asyncio.Runner]) -> Inst
     return InstrumentBench(*async_store)
 
 
+@pytest.fixture(params=["bench", "async_bench"])
+def shop(store_url: str, request: pytest.FixtureRequest) -> InstrumentBench:
+    """A bench of each kind in turn."""
+    made: InstrumentBench = request.getfixturevalue(request.param)
+    return made
+
+
 JOINING = ["sqlite", *(pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("postgres", "mariadb"))]
 
 

@@ -20,7 +20,7 @@ from tests.instrument_benches import (
     store_url,
     sync_store,
 )
-from umavez import AsyncOnce, ClaimLost, Once, OperationInProgress
+from umavez import AsyncOnce, ClaimLost, Once, OperationInProgress, StoreUnavailable
 from umavez.aio_leases import AsyncLeases
 from umavez.leases import Leases
 from umavez.sql import Sql
@@ -148,3 +148,13 @@ def test_a_guard_works_in_the_transaction_of_a_task(once: Any, sql_url: str) -> 
             await leases.release(held)
 
     asyncio.run(write())
+
+
+def test_a_store_that_fails_at_the_end_does_not_spoil_work_that_is_done() -> None:
+    store = open_store("memory:")
+    with Once(store, scope="x") as once, Leases(once).hold("report"):
+
+        def down(*_: Any) -> Any:
+            raise StoreUnavailable("gone")
+
+        store.swap = down  # type: ignore[method-assign]  # the store goes away while the block runs

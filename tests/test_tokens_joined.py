@@ -272,6 +272,16 @@ def test_a_record_swept_while_a_redemption_goes_on_is_not_made_anew() -> None:
         assert isinstance(once.store.read(intent.key), Seen)
 
 
+def test_an_owner_that_never_redeems_does_not_make_the_table_grow() -> None:
+    clock = ManualClock()
+    with Once(open_store("memory:", clock=clock), scope="rides") as once:
+        tokens = Tokens(once, "confirm", unknown="rerun")
+        for _ in range(50):
+            tokens.issue("ana")
+            clock.advance(301)
+        assert len(once.find()) <= 2
+
+
 @pytest.mark.parametrize("ttl", [0, 9.9, 86_401, -1])
 def test_a_ttl_out_of_bounds_is_refused(ttl: float) -> None:
     with Once("memory:", scope="rides") as once:

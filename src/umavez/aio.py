@@ -108,6 +108,8 @@ class AsyncOnce:
         self._admission.begin(attempt)
         try:
             value = await call(*args, **kwargs)
+            if attempt.done:
+                return Outcome(value, False, attempt.number, attempt.key)
             return await attempt.succeed(value)
         except BaseException as error:  # a cancelled or interrupted attempt is recorded too, then goes on its way
             await attempt.fail_quietly(error)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
-from umavez.core.flow import Flow, Stale, Swap, SwapFlow, Swapped
+from umavez.core.flow import Flow, Swap, SwapFlow
 from umavez.core.key import Key
 from umavez.core.protocol import Claim, checkpoint, doubt, fail, renew, rerun, settle
 from umavez.core.record import Settled
@@ -26,25 +26,25 @@ CURRENT: ContextVar[AsyncAttempt | None] = ContextVar("umavez_async_attempt", de
 
 
 async def drive(flow: Flow[T] | SwapFlow[T], store: AsyncStore) -> T:
-    """Carry out a flow's commands on `store`; returns what the flow returns."""
+    """Carry out a flow's commands on `store`; returns what the flow returns.
+
+    A swap whose answer was lost is sent again: one that was done is recognised by its stamp.
+    """
     try:
         command = next(flow)
         while True:
             if isinstance(command, Swap):
-                command = flow.send(await _swapped(command, store))
+                expected, draft = command
+                try:
+                    reply = await store.swap(expected, draft)
+                except StoreUncertain:
+                    reply = await store.swap(expected, draft)
+                command = flow.send(reply)
             else:
                 command = flow.send(await store.read(command.key))  # type: ignore[arg-type]  # a SwapFlow never reads
     except StopIteration as done:
         result: T = done.value
         return result
-
-
-async def _swapped(command: Swap, store: AsyncStore) -> Swapped | Stale:
-    """The store's answer. A lost one is asked for again: a swap that was done is recognised by its stamp."""
-    try:
-        return await store.swap(command.expected, command.draft)
-    except StoreUncertain:
-        return await store.swap(command.expected, command.draft)
 
 
 class AsyncAttempt:

@@ -80,7 +80,11 @@ class AsyncLeases:
         except BaseException:
             await self._release_quietly(held)
             raise
-        await self.release(held)
+        try:
+            await self.release(held)
+        except StoreError:
+            # The work is done, and a lease that cannot be given back lapses by itself.
+            return
 
     async def acquire(self, name: str, *, lease: float = 30.0, wait: float = 0.0) -> AsyncHeld:
         """The lease, kept alive until `release`. Raises OperationInProgress."""

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
 
 from umavez.aio import AsyncOnce
 from umavez.aio_leases import AsyncHeld, AsyncLeases
 from umavez.errors import ClaimLost, ConfigurationError, StoreError
 from umavez.plan import message
 from umavez.stores import AsyncStore
-
-KEEP_24_HOURS = 24 * 3600.0
-KEEP_30_DAYS = 30 * 24 * 3600.0
-HOUR = 3600.0
-KIND = "umavez"
-"""The scope of the sweepers' lease: one for the whole store, whatever the engines' scopes are."""
-
-
-class Swept(NamedTuple):
-    """What one pass did: how many it deleted, in how many batches, and why it stopped early if it did."""
-
-    deleted: int
-    batches: int
-    stopped: str = ""
+from umavez.sweep import HOUR, KIND, Swept
 
 
 class AsyncSweeper:

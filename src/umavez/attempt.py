@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
-from umavez.core.flow import Flow, Stale, Swap, SwapFlow, Swapped
+from umavez.core.flow import Flow, Swap, SwapFlow
 from umavez.core.key import Key
 from umavez.core.protocol import Claim, checkpoint, doubt, fail, renew, rerun, settle
 from umavez.core.record import Settled
@@ -26,25 +26,25 @@ CURRENT: ContextVar[Attempt | None] = ContextVar("umavez_attempt", default=None)
 
 
 def drive(flow: Flow[T] | SwapFlow[T], store: Store) -> T:
-    """Carry out a flow's commands on `store`; returns what the flow returns."""
+    """Carry out a flow's commands on `store`; returns what the flow returns.
+
+    A swap whose answer was lost is sent again: one that was done is recognised by its stamp.
+    """
     try:
         command = next(flow)
         while True:
             if isinstance(command, Swap):
-                command = flow.send(_swapped(command, store))
+                expected, draft = command
+                try:
+                    reply = store.swap(expected, draft)
+                except StoreUncertain:
+                    reply = store.swap(expected, draft)
+                command = flow.send(reply)
             else:
                 command = flow.send(store.read(command.key))  # type: ignore[arg-type]  # a SwapFlow never reads
     except StopIteration as done:
         result: T = done.value
         return result
-
-
-def _swapped(command: Swap, store: Store) -> Swapped | Stale:
-    """The store's answer. A lost one is asked for again: a swap that was done is recognised by its stamp."""
-    try:
-        return store.swap(command.expected, command.draft)
-    except StoreUncertain:
-        return store.swap(command.expected, command.draft)
 
 
 class Attempt:

@@ -84,7 +84,11 @@ class Leases:
         except BaseException:
             self._release_quietly(held)
             raise
-        self.release(held)
+        try:
+            self.release(held)
+        except StoreError:
+            # The work is done, and a lease that cannot be given back lapses by itself.
+            return
 
     def acquire(self, name: str, *, lease: float = 30.0, wait: float = 0.0) -> Held:
         """The lease, kept alive until `release`. Raises OperationInProgress."""

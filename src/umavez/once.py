@@ -108,6 +108,8 @@ class Once:
         self._admission.begin(attempt)
         try:
             value = call(*args, **kwargs)
+            if attempt.done:
+                return Outcome(value, False, attempt.number, attempt.key)
             return attempt.succeed(value)
         except BaseException as error:  # a cancelled or interrupted attempt is recorded too, then goes on its way
             attempt.fail_quietly(error)

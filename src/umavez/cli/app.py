@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from umavez.cli import doctor, migrate, records, records_change
+from umavez.cli import doctor, migrate, reconcile, records, records_change, relay, sweep
 from umavez.errors import ConfigurationError, InvalidKey, UmavezError
 
-GROUPS = (doctor, migrate, records, records_change)
+GROUPS = (doctor, migrate, records, records_change, relay, reconcile, sweep)
 """Modules whose `add` puts commands on the app, in the order of the help text."""
 
 

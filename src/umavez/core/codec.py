@@ -20,6 +20,16 @@ from umavez.errors import NotStorable
 _SAME = frozenset((str, int, bool, type(None)))
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether `value` is a flat object that JSON writes as it is, as most results are: it need not be copied."""
+    if type(value) is not dict:
+        return False
+    for name, item in value.items():
+        if type(item) not in _SAME or type(name) is not str or name.startswith("$"):
+            return False
+    return True
+
+
 class Codec(Protocol):
     """Turns values into JSON text and back. `key` is what the text will be stored under."""
 
@@ -49,8 +59,9 @@ class JsonCodec:
         try:
             if type(value) is int:
                 return str(value)
-            text = _ENCODE(self._tagged(value))
-            text.encode()
+            text = _ENCODE(value if _is_plain(value) else self._tagged(value))
+            if not text.isascii():
+                text.encode()  # a lone surrogate is refused here, not by the store
         except (ValueError, RecursionError) as error:
             raise NotStorable(f"The result cannot be written as JSON ({error}).") from error
         return text
@@ -186,6 +197,21 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "$set": set,
     "$frozenset": frozenset,
 }
-_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def _encoder() -> Callable[[Any], str]:
+    """`JSONEncoder.encode` with its C encoder made once: making one for each value takes longer than using it.
+
+    It looks for no cycles: what is encoded was walked by `_tagged`, or is flat.
+    """
+    plain = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return plain.encode
+    write = make(None, plain.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    return lambda value: "".join(write(value, 0))
+
+
+_ENCODE = _encoder()
 _DECODE = json.JSONDecoder().raw_decode
 """The decoder's own scanner: what was encoded here has no space around it to skip."""

@@ -188,18 +188,18 @@ def _achieved(step: Take | Doubt, draft: Draft, fence: int, now: Instant) -> Ver
 
 def renew(claim: Claim, stamp: str) -> SwapFlow[Claim]:
     """Extend the lease. Like all below, raises ClaimLost when somebody has taken over."""
-    return (yield from _change(claim, _next(claim, stamp)))
+    return _change(claim, _next(claim, stamp))
 
 
 def checkpoint(claim: Claim, progress: str, stamp: str) -> SwapFlow[Claim]:
     """Keep how far the attempt got, for whoever continues; extends the lease too."""
-    return (yield from _change(claim, _next(claim, stamp, progress=progress)))
+    return _change(claim, _next(claim, stamp, progress=progress))
 
 
 def rerun(claim: Claim, evidence: str, stamp: str) -> SwapFlow[Claim]:
     """Turn a claim to ask into a claim to run: the far side never did it. Counts one more attempt."""
     draft = _next(claim, stamp, attempt=claim.draft.attempt + 1, evidence=evidence)
-    return (yield from _change(claim, draft))
+    return _change(claim, draft)
 
 
 def settle(
@@ -230,13 +230,13 @@ def settle(
         was.progress,
         evidence or was.evidence,
     )
-    return (yield from _change(claim, draft))
+    return _change(claim, draft)
 
 
 def fail(claim: Claim, error: str, keep: Millis, stamp: str) -> SwapFlow[Claim]:
     """Record a failure that frees the key for another attempt while retries are left."""
     draft = _next(claim, stamp, status=Status.FAILED, lease=None, keep=keep, error=error)
-    return (yield from _change(claim, draft))
+    return _change(claim, draft)
 
 
 def doubt(claim: Claim, error: str, stamp: str, evidence: str | None = None) -> SwapFlow[Claim]:
@@ -250,7 +250,7 @@ def doubt(claim: Claim, error: str, stamp: str, evidence: str | None = None) -> 
         error=error,
         evidence=evidence or claim.draft.evidence,
     )
-    return (yield from _change(claim, draft))
+    return _change(claim, draft)
 
 
 def _next(claim: Claim, stamp: str, **changes: Any) -> Draft:

@@ -8,7 +8,9 @@ exactly as far as the store is slower than the callers, and nobody waits for a t
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -64,7 +66,12 @@ class ThreadGroup:
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = list(lanes)
-        self._idle = list(lanes)
+        self.start_anew()
+        _GROUPS.add(self)
+
+    def start_anew(self) -> None:
+        """Every lane is idle and nobody waits."""
+        self._idle = list(self._lanes)
         self._queue: list[_Ticket] = []
         self._lock = threading.Lock()
 
@@ -131,6 +138,18 @@ class ThreadGroup:
         """Close every lane."""
         for lane in self._lanes:
             lane.close()
+
+
+_GROUPS: weakref.WeakSet[ThreadGroup] = weakref.WeakSet()
+
+
+def _start_all_anew() -> None:
+    for group in _GROUPS:
+        group.start_anew()
+
+
+# In a forked child the threads that held the lock or a lane are gone, and would never give them back.
+os.register_at_fork(after_in_child=_start_all_anew)
 
 
 class _Waiter:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -45,6 +47,11 @@ class MariadbStore:
         self._lanes = [MariadbLane(address, clock) for _ in range(address.lanes)]
         self._group = ThreadGroup(self._lanes)
         self._spare: list[Line] = []
+        self._lock = threading.Lock()
+        _STORES.add(self)
+
+    def forsake(self) -> None:
+        """Begin anew in a forked child: a thread that is gone may hold the lock. Lines look after themselves."""
         self._lock = threading.Lock()
 
     @property
@@ -123,3 +130,14 @@ class MariadbStore:
                     self._spare.append(line)
             if not kept:
                 line.drop()
+
+
+_STORES: weakref.WeakSet[MariadbStore] = weakref.WeakSet()
+
+
+def _forsake_all() -> None:
+    for store in _STORES:
+        store.forsake()
+
+
+os.register_at_fork(after_in_child=_forsake_all)

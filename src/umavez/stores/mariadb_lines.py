@@ -30,7 +30,7 @@ Connection = Any
 
 def pause(tries: int) -> float:
     """Seconds to wait before the next try: random, so that rivals do not meet again; at most 64 ms."""
-    return random.random() * 0.001 * 2 ** min(tries, 6)  # noqa: S311 - spreads load, guards nothing
+    return random.random() * 0.001 * float(2 ** min(tries, 6))  # noqa: S311 - spreads load, guards nothing
 
 
 class Line:
@@ -46,7 +46,8 @@ class Line:
 
     def run(self, statement: Statement) -> list[Rows]:
         """The result sets of one statement. A deadlock is tried again, boundedly. Raises StoreError."""
-        return self.transact(lambda execute: execute(statement))
+        results: list[Rows] = self.transact(lambda execute: execute(statement))
+        return results
 
     def transact(self, work: Callable[[Callable[[Statement], list[Rows]]], Any]) -> Any:
         """What `work` returns, which may send several statements of one transaction and must end it."""

@@ -23,6 +23,8 @@ WRITE = (
 KEY = "digest, scope, operation_name, idempotency_key"
 """The columns that never change."""
 
+_STATUSES = {status.value: status for status in Status}
+
 
 def values_of(draft: Draft) -> tuple[Any, ...]:
     """The draft's values in the order of WRITE, with lease and keep still as durations."""
@@ -55,7 +57,7 @@ def _shown(text: str) -> str:
 
 def record_of(key: Key, row: Sequence[Any]) -> Record:
     """The record in `row`, whose columns are those of READ."""
-    status = Status(row[2])
+    status = _STATUSES[row[2]]
     settled = Settled(status is Status.SUCCESS, row[12]) if row[11] else None
     return Record(
         key,

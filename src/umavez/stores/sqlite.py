@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -200,12 +201,15 @@ class SqliteFile:
     def __init__(self, path: Path, journal: str) -> None:
         self.path = path
         self._journal = journal
+        self._start_anew()
+        _FILES.add(self)
+
+    def _start_anew(self) -> None:
         self._write_lock = threading.RLock()
         self._read_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._guard: int | None = None
-        self._pid = os.getpid()
 
     def first(self, text: str, values: tuple[Any, ...]) -> Any:
         """The first row of a query, or None."""
@@ -256,7 +260,6 @@ class SqliteFile:
             fcntl.flock(self._guard, fcntl.LOCK_UN)
 
     def _reading(self) -> sqlite3.Connection:
-        self._forget_after_fork()
         if self._reader is None:
             with self._write_lock:
                 self._opened_writer()
@@ -264,7 +267,6 @@ class SqliteFile:
         return self._reader
 
     def _opened_writer(self) -> sqlite3.Connection:
-        self._forget_after_fork()
         if self._writer is None:
             connection = self._connected()
             mode = connection.execute(f"PRAGMA journal_mode = {JOURNALS[self._journal]}").fetchone()[0]
@@ -282,18 +284,32 @@ class SqliteFile:
         except sqlite3.OperationalError as error:
             raise StoreUnavailable(f"The file {self.path} cannot be opened ({error}); check the folder.") from error
 
-    def _forget_after_fork(self) -> None:
-        if self._pid != os.getpid():
-            # Closing the parent's connections here would drop the parent's locks on the file; they are only let go.
-            _INHERITED.append((self._writer, self._reader))
-            self._writer = self._reader = self._guard = None
-            self._pid = os.getpid()
+    def hold(self) -> None:
+        """Wait until no thread is inside SQLite here, and keep it so.
+
+        SQLite keeps its locks in the memory of the process: a child forked from within another thread's transaction
+        would find the file locked for ever, by nobody.
+        """
+        self._read_lock.acquire()
+        self._write_lock.acquire()
+
+    def let_go(self) -> None:
+        """The end of `hold`."""
+        self._write_lock.release()
+        self._read_lock.release()
+
+    def forsake(self) -> None:
+        """Begin anew in a forked child: connections and locks are the parent's."""
+        # Closing the parent's connections here would drop the parent's locks on the file; they are only let go.
+        _INHERITED.append((self._writer, self._reader))
+        if self._guard is not None:
+            # This copy would keep the lock of a parent that was killed while it held it.
+            os.close(self._guard)
+        self._start_anew()
 
     def close(self) -> None:
         """Close both connections."""
-        if self._pid != os.getpid():
-            return
-        with self._write_lock, self._read_lock:
+        with self._read_lock, self._write_lock:
             for connection in (self._reader, self._writer):
                 if connection is not None:
                     connection.close()
@@ -305,6 +321,34 @@ class SqliteFile:
 
 _INHERITED: list[object] = []
 """Connections that belong to a parent process; kept so that they are never closed here."""
+
+_FILES: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+_HELD: list[SqliteFile] = []
+_FORKING = threading.RLock()
+
+
+def _hold_all() -> None:
+    _FORKING.acquire()
+    for file in list(_FILES):
+        file.hold()
+        _HELD.append(file)
+
+
+def _let_all_go() -> None:
+    while _HELD:
+        _HELD.pop().let_go()
+    _FORKING.release()
+
+
+def _forsake_all() -> None:
+    global _FORKING  # noqa: PLW0603  # the parent's thread holds the old one
+    _FORKING = threading.RLock()
+    _HELD.clear()
+    for file in _FILES:
+        file.forsake()
+
+
+os.register_at_fork(before=_hold_all, after_in_parent=_let_all_go, after_in_child=_forsake_all)
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
@@ -231,13 +231,35 @@ def rivals_with_one_key_get_one_number(bench: SequenceBench) -> None:
     assert bench.once("next_number") == 2, "a rival's number was lost"
 
 
+def a_rival_that_waits_for_the_same_key_gets_its_number(bench: SequenceBench) -> None:
+    """It looked before the first had committed, and must not believe what it saw."""
+    bench.once("define")
+    assert bench.once("next_number") == 1
+    with ThreadPoolExecutor(1) as threads:
+
+        def first(connection: Any) -> Any:
+            assert bench.call(connection, "next_number", key="same") == 2
+            rival = threads.submit(bench.once, "next_number", key="same")
+            # Long enough for the rival to reach the lock; a slower one only makes this law easier to obey.
+            wait([rival], timeout=0.5)
+            assert not rival.done(), "the rival did not wait"
+            return rival
+
+        assert bench.session(first).result() == 2, "one key got two numbers"
+    assert bench.once("next_number") == 3, "the number that the rival gave back was lost"
+
+
 def _all_at_once(rival: Callable[[int], None]) -> None:
     with ThreadPoolExecutor(RIVALS) as threads:
         for done in [threads.submit(rival, index) for index in range(RIVALS)]:
             done.result()
 
 
-RACES = (rivals_with_rollbacks_leave_no_hole_and_no_twin, rivals_with_one_key_get_one_number)
+RACES = (
+    rivals_with_rollbacks_leave_no_hole_and_no_twin,
+    rivals_with_one_key_get_one_number,
+    a_rival_that_waits_for_the_same_key_gets_its_number,
+)
 """Laws that need threads, so only a sync bench can prove them."""
 
 ALL: tuple[Callable[[SequenceBench], None], ...] = (

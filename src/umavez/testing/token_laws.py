@@ -71,6 +71,17 @@ def a_used_token_is_replayed_past_its_time(bench: InstrumentBench) -> None:
     assert bench.do(tokens.redeem(issued.token, "ana", bench.work(effect))).replayed, "issuing removed a used token"
 
 
+def a_used_token_never_runs_again_however_late(bench: InstrumentBench) -> None:
+    """Past its time to be kept it answers as before, or is unknown once it was swept; it does not begin anew."""
+    tokens, effect = tokens_of(bench, keep=3600), Counter()
+    issued = bench.do(tokens.issue("ana"))
+    bench.do(tokens.redeem(issued.token, "ana", bench.work(effect)))
+    bench.clock.advance(7200)
+    with suppress(TokenUnknown):
+        assert bench.do(tokens.redeem(issued.token, "ana", bench.work(effect))).replayed
+    assert effect.effects == 1
+
+
 def an_expired_token_runs_nothing(bench: InstrumentBench) -> None:
     """The store's clock decides, to the millisecond where it can be moved."""
     tokens, effect = tokens_of(bench), Counter()
@@ -284,6 +295,7 @@ def a_running_redemption_cannot_be_cancelled(bench: InstrumentBench) -> None:
 LAWS: tuple[Law, ...] = (
     an_unused_token_runs_once_and_a_used_one_gives_the_same,
     a_used_token_is_replayed_past_its_time,
+    a_used_token_never_runs_again_however_late,
     an_expired_token_runs_nothing,
     an_unknown_token_runs_nothing_and_is_not_kept,
     somebody_elses_token_says_nothing_about_itself,

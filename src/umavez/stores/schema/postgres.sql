@@ -39,6 +39,10 @@ CREATE INDEX IF NOT EXISTS idx_process_instance ON idempotency_records (process_
 -- A b-tree, not BRIN: rows fill the gaps that sweeping leaves, so page ranges would soon span all times, and `find`
 -- returns the oldest first, which only a b-tree gives without sorting the table. New entries always go to its end.
 CREATE INDEX IF NOT EXISTS idx_created_at ON idempotency_records (created_at);
+-- What a reconciler looks for, whatever the table's size: outcomes that are unknown, and leases that are over.
+CREATE INDEX IF NOT EXISTS idx_unknown ON idempotency_records (created_at) WHERE status = 'UNKNOWN';
+CREATE INDEX IF NOT EXISTS idx_lease_until ON idempotency_records (lease_until) WHERE lease_until IS NOT NULL;
+
 CREATE INDEX IF NOT EXISTS idx_expires_at ON idempotency_records (expires_at) WHERE expires_at IS NOT NULL;
 
 -- One counter for all fences, so that no fence repeats after its record was swept. CACHE 1: with more, a session
