@@ -15,11 +15,14 @@ ARGS    ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+  { echo "umavez needs Python 3.11 or newer, and $(PYTHON) is older or missing; try: make PYTHON=python3.12" >&2; exit 1; }
+MAKE_VENV = test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+  { echo "$(PYTHON) cannot make a virtualenv; on Debian: apt install python3-venv" >&2; exit 1; }
+
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "umavez needs Python 3.11 or newer, and $(PYTHON) is older or missing; try: make PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
-	  { echo "$(PYTHON) cannot make a virtualenv; on Debian: apt install python3-venv" >&2; exit 1; }
+	@$(CHECK_PYTHON)
+	@$(MAKE_VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
@@ -44,7 +47,14 @@ chaos: $(STAMP) ## kill and freeze real processes and count effects
 docs: $(STAMP) ## run every code block of the documentation
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
 
-serve: $(STAMP) ## start the systems on this machine
+# Serving needs less than testing does: a fresh machine should not wait for linters and other people's frameworks.
+$(VENV)/.serving: pyproject.toml constraints.txt
+	@$(CHECK_PYTHON)
+	@$(MAKE_VENV)
+	@test -e $(STAMP) || $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[systems]'
+	@touch $@
+
+serve: $(VENV)/.serving ## start the systems on this machine
 	$(BIN)/umavez serve $(ARGS)
 
 clean: ## remove the virtualenv and everything that was made

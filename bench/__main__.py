@@ -1,14 +1,15 @@
 """Runs the measurements: `python -m bench [group ...] [--quick]`, for instance `python -m bench engine --quick`.
 
 A group is the folder bench/NAME, run as bench.NAME, or every file bench/NAME.py and bench/NAME_*.py. Each is a process
-of its own, so that none pays for what another imported. `--quick` is handed to those that know it; other options go to
-all of them.
+of its own, so that none pays for what another imported. From the first option on, everything is handed to all of them,
+but `--quick` only to those that know it.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -17,8 +18,8 @@ HERE = Path(__file__).parent
 def main(words: list[str]) -> int:
     """Run the groups named in `words`, or all; returns 1 if one of them failed."""
     groups = found()
-    options = [word for word in words if word.startswith("-")]
-    wanted = [word for word in words if not word.startswith("-")]
+    wanted = list(takewhile(lambda word: not word.startswith("-"), words))
+    options = words[len(wanted) :]
     if options == ["--list"]:
         print("\n".join(groups))
         return 0

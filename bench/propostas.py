@@ -161,9 +161,8 @@ def judged(rates: dict[str, list[float]], rounds: int, seconds: int) -> int:
     rows: list[dict[str, Any]] = []
     for ours, bare, target in TARGETS:
         ratio = statistics.median(rates[ours]) / statistics.median(rates[bare])
-        rows.append(
-            {"subject": ours, "limit": bare, "ratio": round(ratio, 2), "target": target, "met": ratio >= target}
-        )
+        met = ratio >= target
+        rows.append({"subject": ours, "limit": bare, "ratio": round(ratio, 2), "target": target, "met": met})
         print(f"{ours:12} / {bare:12} = {ratio:.2f}  target {target}  {'met' if met else 'MISSED'}")
     result = {"connections": CONNECTIONS, "rounds": rounds, "seconds": seconds, "rates": rates, "ratios": rows}
     (Path(__file__).parent / "results" / "propostas.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -1,6 +1,7 @@
 """Chaos: real processes, kill -9 and SIGSTOP; what must hold is counted afterwards.
 
-A module of this package takes part by naming its trials in `TRIALS`; `trials()` finds them. A trial does `count`
+A module of this package takes part by naming its trials in `TRIALS`; one with a `main` of its own instead is run as a
+programme after them; any other is machinery. A trial does `count`
 units of harm (kills, freezes, lost answers) to one backend and returns a Report: what it did, what rare paths it
 met, and every violation in words. The seed repeats the choices, not the scheduling of the machine.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 SQL = ("sqlite", "postgres", "mariadb")
@@ -32,6 +34,11 @@ class Setting:
     advance: Callable[[int], None] = lambda _done: None
     server: Any = None
     """The private server behind `url`, which a trial may kill and restart; None where the server is shared."""
+
+    @property
+    def scope(self) -> str:
+        """Whose keys these are: a second run on the same backend must not meet the records of the first."""
+        return f"chaos {self.seed}"
 
 
 @dataclass
@@ -69,7 +76,19 @@ class Trial:
 
 
 def trials() -> Iterator[Trial]:
-    """Every trial of every module here, in the order of their names; a module without TRIALS is machinery."""
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
-        if module.name != "__main__":
-            yield from getattr(import_module(f"{__name__}.{module.name}"), "TRIALS", ())
+    """Every trial of every module here, in the order of their names."""
+    for module in _modules():
+        yield from getattr(module, "TRIALS", ())
+
+
+def programmes() -> Iterator[str]:
+    """The modules that are programmes of their own: they have a `main` and no TRIALS, and fail by their exit code."""
+    for module in _modules():
+        if hasattr(module, "main") and not hasattr(module, "TRIALS"):
+            yield module.__name__
+
+
+def _modules() -> Iterator[ModuleType]:
+    for found in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
+        if found.name != "__main__":
+            yield import_module(f"{__name__}.{found.name}")

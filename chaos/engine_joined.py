@@ -16,7 +16,6 @@ from umavez import Once
 from umavez.core.record import Status
 from umavez.errors import UmavezError
 
-SCOPE = "chaos"
 OPERATION = "book"
 WORKERS = 3
 EVERYTHING = 10_000_000
@@ -31,7 +30,7 @@ def work(job: Job, slot: int, seed: int) -> None:
     """Book key after key, each in a transaction of its own, until told to stop or killed."""
     chance = random.Random(seed)
     board, history = Board(job.board), History(job.history)
-    once = Once(job.url, scope=SCOPE, observers=[lambda event: history.note(event.kind, event.key.value)])
+    once = Once(job.url, scope=job.scope, observers=[lambda event: history.note(event.kind, event.key.value)])
     connection = None
     alive = Lifeline(board)
     while alive:
@@ -91,8 +90,8 @@ def run(setting: Setting) -> Report:
 
 def prepared(setting: Setting) -> Job:
     """The tables are there, and the files of the trial empty."""
-    job = Job(setting.backend, joinable(setting), setting.folder)
-    with Once(job.url, scope=SCOPE) as once:
+    job = Job(setting.backend, joinable(setting), setting.folder, setting.scope)
+    with Once(job.url, scope=job.scope) as once:
         once.migrate()
     create(job.backend, job.url)
     History(job.history).close()
@@ -103,7 +102,7 @@ def finish(job: Job) -> None:
     """With the faults over, book every key that is not settled; each must come to an end now (I7)."""
     board, history = Board(job.board), History(job.history)
     connection = connected(job.backend, job.url)
-    with Once(job.url, scope=SCOPE) as once:
+    with Once(job.url, scope=job.scope) as once:
         for key in sorted(expected(job.board) - settled(once)):
             book(once, job._replace(dawdle=0), connection, key, (board, 60, random.Random(), history))
     drop(connection)
@@ -114,7 +113,7 @@ def finish(job: Job) -> None:
 def examine(job: Job, report: Report) -> None:
     """Every key has one effect, one SUCCESS record, and all its answers say what the effect said (I1, I2, I3)."""
     booked, given = effects(job.backend, job.url), answers(job.history)
-    with Once(job.url, scope=SCOPE) as once:
+    with Once(job.url, scope=job.scope) as once:
         done = settled(once)
     for key in expected(job.board):
         tokens = booked.get(key, [])

@@ -10,14 +10,13 @@ from typing import Any
 from chaos import STORES, Report, Setting, Trial
 from chaos.engine_authority import Authority, Dropped, FarSide, TurnedAway
 from chaos.engine_board import Board, History, Phase, answers, kinds
-from chaos.engine_joined import EVERYTHING, expected
+from chaos.engine_joined import EVERYTHING, expected, settled
 from chaos.engine_swarm import Job, Lifeline, Swarm, chosen, dawdle
 from umavez import CannotTell, Happened, NotHappened, Once
 from umavez.core.record import Record, Status
 from umavez.errors import OutcomeUnknown, UmavezError
 from umavez.outcome import Question
 
-SCOPE = "chaos"
 OPERATIONS = ("rerun", "ask", "hold")
 WORKERS = 4
 LEASE = 0.4
@@ -51,7 +50,9 @@ class Caller:
         self.job, self.line = job, FarSide(job.authority)
         self.board, self.history = Board(job.board), History(job.history)
         self.chance = random.Random(seed)
-        self.once = Once(job.url, scope=SCOPE, observers=[lambda event: self.history.note(event.kind, event.key.value)])
+        self.once = Once(
+            job.url, scope=job.scope, observers=[lambda event: self.history.note(event.kind, event.key.value)]
+        )
         self._slot, self._dawdle = slot, job.dawdle
         self._unknown: dict[str, Any] = {"rerun": "rerun", "ask": Teller(self.line), "hold": "hold"}
 
@@ -92,6 +93,7 @@ def work(job: Job, slot: int, seed: int) -> None:
             caller.call(chosen(caller.board, caller.chance))
         except (UmavezError, Dropped, TurnedAway) as error:
             caller.history.note("error", "-", type(error).__name__)
+            time.sleep(0.002)
     caller.close()
 
 
@@ -116,8 +118,8 @@ def run(setting: Setting) -> Report:
 
 def prepared(setting: Setting, authority: Authority) -> Job:
     """The tables are there, and the files of the trial empty."""
-    job = Job(setting.backend, setting.url, setting.folder, authority.port)
-    with Once(job.url, scope=SCOPE) as once:
+    job = Job(setting.backend, setting.url, setting.folder, setting.scope, authority.port)
+    with Once(job.url, scope=job.scope) as once:
         once.migrate()
     History(job.history).close()
     return job
@@ -142,7 +144,7 @@ def conclude(job: Job, authority: Authority, report: Report) -> None:
 def finish(caller: Caller, authority: Authority, report: Report) -> None:
     """Every key reaches SUCCESS within a bound: by itself, or for "hold" by a decision taken from the ledger."""
     deadline = time.monotonic() + BOUND
-    waiting = expected(caller.job.board) - {r.key.value for r in caller.once.find(status=Status.SUCCESS, limit=EVERYTHING)}
+    waiting = expected(caller.job.board) - settled(caller.once)
     while waiting and time.monotonic() < deadline:
         for key in sorted(waiting):
             try:

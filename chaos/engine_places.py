@@ -31,7 +31,10 @@ def spot(run: Run, trial: Trial, backend: str, folder: Path) -> Iterator[Spot]:
     """
     if backend == "sqlite":
         yield Spot(f"sqlite:///{folder / f'{secrets.token_hex(4)}.db'}", None)
-    elif trial.private or backend == "redis":
+    elif backend == "redis":
+        with _alone(run, backend) as server:
+            yield Spot(f"{server.url}/0", server)
+    elif trial.private:
         with _alone(run, backend) as server, KINDS[backend].lend(server.url, _name(), private=True) as url:
             yield Spot(url, server)
     else:

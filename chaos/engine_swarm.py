@@ -43,6 +43,7 @@ class Job(NamedTuple):
     backend: str
     url: str
     folder: Path
+    scope: str = "chaos"
     authority: int = 0
     dawdle: float = 0.004
 
@@ -104,6 +105,10 @@ class Swarm:
         stood = self.board.phase(slot)
         self._workers[slot] = self._spawned(slot)
         return stood
+
+    def phases(self) -> list[Phase]:
+        """Where every worker stands."""
+        return [self.board.phase(slot) for slot in range(len(self._workers))]
 
     def _await(self, slot: int, phases: list[Phase], patience: float) -> None:
         """Wait until the worker is in one of `phases`, or no longer."""

@@ -1,4 +1,4 @@
-"""Bare drivers as subjects: the statements of our own stores without the engine, one caller after the other's commit."""
+"""Bare drivers as subjects: the statements of our own stores without the engine; every call commits for itself."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def claim(key: str) -> Draft:
 
 def settled(key: str) -> Draft:
     """What it writes last."""
-    return Draft(
-        Key("bench", "charge", key), key + "/1", Status.SUCCESS, False, keep=KEEP, settled=Settled(True, BODY)
-    )
+    return Draft(Key("bench", "charge", key), key + "/1", Status.SUCCESS, False, keep=KEEP, settled=Settled(True, BODY))
 
 
 class Sqlite(Subject):

@@ -52,7 +52,7 @@ def _postgres(servers: Servers, url: str) -> Counter:
     return count
 
 
-def _mariadb(servers: Servers, url: str) -> Counter:
+def _mariadb(servers: Servers, _: str) -> Counter:
     def count() -> dict[str, float]:
         with pymysql.connect(host="127.0.0.1", port=servers.port("mariadb"), user="root") as connection:
             cursor = connection.cursor()
@@ -64,7 +64,7 @@ def _mariadb(servers: Servers, url: str) -> Counter:
     return count
 
 
-def _redis(servers: Servers, url: str) -> Counter:
+def _redis(_: Servers, url: str) -> Counter:
     def count() -> dict[str, float]:
         with redis.Redis.from_url(url) as client:
             stats: dict[str, Any] = client.info("commandstats")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -58,7 +59,8 @@ class Pgbench:
     name = "pgbench, same statements"
 
     def __init__(self, servers: Servers, url: str) -> None:
-        self._port = servers.port("postgres")
+        place = ["-h", "127.0.0.1", "-p", str(servers.port("postgres")), "-U", "postgres"]
+        self._command = ["pgbench", *place, "-n", "-M", "prepared"]
         self._database = url.rpartition("/")[2]
         self._scripts = {"first": servers.folder / "first.sql", "replay": servers.folder / "replay.sql"}
         self._scripts["first"].write_text(FIRST)
@@ -75,37 +77,40 @@ class Pgbench:
             )
 
     def rate(self, op: str, clients: int, seconds: float) -> float:
-        """Operations per second, connecting not counted."""
+        """Operations per second: the median of its seconds, without the first, in which clients connect and prepare."""
+        lasts = 1 + max(1, round(seconds)) + clients // 64
+        script = ["-f", str(self._scripts[op]), self._database]
         done = subprocess.run(
-            ["pgbench", "-h", "127.0.0.1", "-p", str(self._port), "-U", "postgres", "-n", "-M", "prepared"]
-            + ["-c", str(clients), "-j", str(min(clients, 2)), "-T", str(max(1, round(seconds)))]
-            + ["-f", str(self._scripts[op]), self._database],
+            [*self._command, "-c", str(clients), "-j", str(min(clients, 2)), "-T", str(lasts), "-P", "1", *script],
             capture_output=True,
             text=True,
             check=False,
         )
-        found = re.search(r"tps = ([\d.]+)", done.stdout)
-        if done.returncode or found is None:
-            raise RuntimeError(f"pgbench failed: {(done.stderr or done.stdout).strip().splitlines()[0][:300]}")
-        return float(found[1])
+        rates = [float(found) for found in re.findall(r"progress: .*? s, ([\d.]+) tps", done.stderr)]
+        if done.returncode or not rates:
+            raise RuntimeError(f"pgbench failed: {(done.stderr or done.stdout).strip()[-300:]}")
+        return statistics.median(rates[1:] or rates)
+
+
+_COMMANDS = {
+    "first": (["SET", "limit:__rand_int__", PLAIN, "NX"], ["SET", "limit:__rand_int__", PLAIN]),
+    "replay": (["GET", "limit:__rand_int__"],),
+}
 
 
 class RedisBenchmark:
     """redis-benchmark without pipelining: SET NX and SET for a first call, GET for a replay."""
 
     name = "redis-benchmark, no pipelining"
-    _COMMANDS = {
-        "first": (["SET", "limit:__rand_int__", PLAIN, "NX"], ["SET", "limit:__rand_int__", PLAIN]),
-        "replay": (["GET", "limit:__rand_int__"],),
-    }  # fmt: skip
 
     def __init__(self, servers: Servers) -> None:
-        self._port = servers.port("redis")
+        place = ["-h", "127.0.0.1", "-p", str(servers.port("redis"))]
+        self._command = ["redis-benchmark", *place, "-r", "1000000", "--csv"]
         self._speed: dict[tuple[str, int], float] = {}
 
     def rate(self, op: str, clients: int, seconds: float) -> float:
         """Operations per second; a first call takes as long as its two commands one after the other."""
-        parts = [self._one(op, number, clients, seconds) for number in range(len(self._COMMANDS[op]))]
+        parts = [self._one(op, number, clients, seconds) for number in range(len(_COMMANDS[op]))]
         return 1 / sum(1 / part for part in parts)
 
     def _one(self, op: str, number: int, clients: int, seconds: float) -> float:
@@ -113,8 +118,7 @@ class RedisBenchmark:
         name = f"{op}{number}"
         requests = int(self._speed.get((name, clients), 4000.0 * min(clients, 8)) * seconds) or 1
         done = subprocess.run(
-            ["redis-benchmark", "-h", "127.0.0.1", "-p", str(self._port), "-c", str(clients), "-n", str(requests)]
-            + ["-r", "1000000", "--csv", *self._COMMANDS[op][number]],
+            [*self._command, "-c", str(clients), "-n", str(requests), *_COMMANDS[op][number]],
             capture_output=True,
             text=True,
             check=True,

@@ -61,11 +61,13 @@ class Dbos(Subject):
 
 def charge(key: str) -> dict[str, Any]:
     """The body of every sync peer."""
+    assert key
     return RESULT
 
 
 async def awaited_charge(key: str) -> dict[str, Any]:
     """The body of every async peer."""
+    assert key
     return RESULT
 
 
@@ -127,7 +129,7 @@ class Middleware(Subject):
         routing, responses = import_module("starlette.routing"), import_module("starlette.responses")
         applications = import_module("starlette.applications")
 
-        async def pay(request: Any) -> Any:
+        async def pay(_: Any) -> Any:
             return responses.JSONResponse(RESULT)
 
         route = routing.Route("/pay", pay, methods=["POST"])

@@ -38,7 +38,7 @@ class Row:
     @property
     def judged(self) -> float | None:
         """The number that the target is about."""
-        chosen = self.ratios if self.ratios else () if self.against else self.values
+        chosen = self.ratios or (() if self.against else self.values)
         return statistics.median(chosen) if chosen else None
 
     @property
