@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
+from umavez_systems.corridas.command import group as corridas
+from umavez_systems.processos import command as processos
 from umavez_systems.settings import Settings
 
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the `umavez` command line."""
     app.command("serve")(serve)
+    app.add_typer(corridas, name="corridas")
+    processos.add(app)
 
 
 def serve(

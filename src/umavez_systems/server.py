@@ -20,6 +20,7 @@ from umavez_systems.corridas.live import router as corridas_live
 from umavez_systems.corridas.web import router as corridas
 from umavez_systems.database import open_database
 from umavez_systems.migrations import migrate
+from umavez_systems.processos.web import router as processos
 from umavez_systems.propostas.web import router as propostas
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier, carrier_of
@@ -53,6 +54,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     problems.install(app)
     app.include_router(propostas)
+    app.include_router(processos)
     app.include_router(corridas)
     app.include_router(corridas_live)
     app.add_api_route("/", start_page, include_in_schema=False)

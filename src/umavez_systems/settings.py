@@ -6,7 +6,7 @@ import os
 import re
 from functools import cached_property
 
-from pydantic import Field, field_validator
+from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -30,6 +30,26 @@ class Settings(BaseSettings):
     keep_seconds: int = Field(default=DAYS_30, ge=60, description="how long idempotencia_operacoes are kept")
     sweep_seconds: int = Field(default=3600, ge=1, description="pause between two clean-ups")
     max_body_bytes: int = Field(default=1_000_000, ge=1_000)
+    portal_url: str = Field(default="http://127.0.0.1:8020", description="the payer's portal that processos talk to")
+    portal_token: str = Field(default="", description="sent to the portal as bearer; never shown")
+    portal_timeout_seconds: float = Field(default=10.0, gt=0, le=300)
+    portal_quiet_seconds: float = Field(
+        default=30.0, ge=0, description='how long "not there" at the portal may still mean "on its way"'
+    )
+    processos_lease_seconds: float = Field(default=30.0, ge=0.05, description="claim of an operation without heartbeat")
+    processos_keep_seconds: int = Field(default=24 * 3600, ge=60, description="how long their results are replayed")
+    processos_pause_seconds: float = Field(default=1.0, ge=0.01, description="first wait after a failed step; doubles")
+    confirmation_ttl_seconds: int = Field(
+        default=300, ge=10, le=86_400, description="how long a ride outside the fence may be confirmed"
+    )
+    fleet_refresh_seconds: float = Field(
+        default=1.0, ge=0, le=60, description="how old this process's picture of drivers and fences may be"
+    )
+    enable_geofence: bool = Field(
+        default=True,
+        validation_alias=AliasChoices("enable_geofence", "UMAVEZ_ENABLE_GEOFENCE", "ENABLE_GEOFENCE"),
+        description="look for drivers inside the passenger's fence first; confirmations work either way",
+    )
 
     @field_validator("database")
     @classmethod

@@ -14,9 +14,11 @@ from pydantic import BaseModel
 from umavez import Once
 from umavez.observe.audit import AuditLog
 from umavez.observe.metrics import Metrics
+from umavez_systems.corridas.operations import Corridas, Rules
 from umavez_systems.database import open_database
 from umavez_systems.principals import Principals
 from umavez_systems.problems import Problem
+from umavez_systems.processos.assembly import open_processos
 from umavez_systems.propostas.operations import Propostas
 from umavez_systems.settings import Settings
 
@@ -34,6 +36,9 @@ class Carrier:
         self.once = Once(self.database.store_url, scope="umavez", observers=self.observers)
         self.principals = Principals(settings.principals)
         self.propostas = Propostas(self.once, self.database, settings.keep_seconds)
+        self.processos = open_processos(settings, self.database, self.once.store, self.observers)
+        rules = Rules(settings.confirmation_ttl_seconds, settings.keep_seconds, settings.enable_geofence)
+        self.corridas = Corridas(self.once, self.database, rules, settings.fleet_refresh_seconds)
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="umavez-case")
 
     async def run(self, case: Callable[..., T], *args: Any) -> T:
@@ -55,6 +60,7 @@ class Carrier:
     def close(self) -> None:
         """Let what runs finish, then close."""
         self._threads.shutdown(wait=True)
+        self.processos.close()
         self.once.close()
         self.database.close()
 

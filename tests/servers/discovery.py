@@ -41,9 +41,7 @@ class Missing:
         return f"{self.name} not available"
 
 
-def find(
-    kind: Kind, owner: int, exclusive: AbstractContextManager[Any]
-) -> tuple[Found | Missing, Private | None]:
+def find(kind: Kind, owner: int, exclusive: AbstractContextManager[Any]) -> tuple[Found | Missing, Private | None]:
     """The first server that works, and its process if it was started here.
 
     A variable that names a dead address leads to a private server, never to the standard port: whoever set it
@@ -63,9 +61,7 @@ def found_private(private: Private, notes: list[str]) -> Found:
     """A private server as the run records it."""
     name, port = private.kind.name, parts(private.url).port
     origin = f"private, port {port}"
-    return Found(
-        name, private.url, private.version, origin, notes, private.keeper.pid, str(private.directory)
-    )
+    return Found(name, private.url, private.version, origin, notes, private.keeper.pid, str(private.directory))
 
 
 def from_record(record: dict[str, Any]) -> Found | Missing:
@@ -99,9 +95,7 @@ def _candidates(kind: Kind) -> Iterator[tuple[str, str]]:
         yield url, f"running, port {parts(url).port}"
 
 
-def _private(
-    kind: Kind, owner: int, exclusive: AbstractContextManager[Any], notes: list[str]
-) -> Private | None:
+def _private(kind: Kind, owner: int, exclusive: AbstractContextManager[Any], notes: list[str]) -> Private | None:
     programs = kind.locate()
     if programs is None and may_install():
         with exclusive:

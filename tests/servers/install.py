@@ -31,9 +31,7 @@ def _apt(*arguments: str) -> str | None:
     command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
         return f"apt-get {arguments[0]} took longer than {TIMEOUT} s"
     if done.returncode == 0:

@@ -41,9 +41,7 @@ def main() -> int:
 
 def _spawn(plan: dict[str, Any]) -> subprocess.Popen[bytes]:
     """Start the server in a group of its own, as the plan's user where it names one."""
-    as_user = (
-        {"user": plan["uid"], "group": plan["gid"], "extra_groups": []} if plan["uid"] is not None else {}
-    )
+    as_user = {"user": plan["uid"], "group": plan["gid"], "extra_groups": []} if plan["uid"] is not None else {}
     with Path(plan["log_file"]).open("ab") as log:
         return subprocess.Popen(
             plan["command"],

@@ -72,9 +72,7 @@ class Postgres(Kind):
     def lend(self, url: str, name: str, *, private: bool) -> Iterator[str]:
         identifier = sql.Identifier(name)
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(identifier)
-            )
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(identifier))
         try:
             yield with_path(url, name)
         finally:

@@ -150,17 +150,13 @@ def _failure(kind: Kind, plan: dict[str, Any], what: str) -> CannotStart:
     log = Path(plan["log_file"])
     tail = log.read_text(errors="replace").strip()[-800:] if log.exists() else ""
     taken = "in use" in tail.lower() or "eaddrinuse" in tail.lower()
-    return (_PortTaken if taken else CannotStart)(
-        f"a private {kind.name} {what}: {tail or 'its log is empty'}"
-    )
+    return (_PortTaken if taken else CannotStart)(f"a private {kind.name} {what}: {tail or 'its log is empty'}")
 
 
 def _executor(directory: Path, account: Account | None) -> Callable[[list[str]], None]:
     def execute(command: list[str]) -> None:
         _hand_over(directory, account)
-        as_user: dict[str, Any] = (
-            {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
-        )
+        as_user: dict[str, Any] = {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
         done = subprocess.run(
             command,
             cwd=directory,

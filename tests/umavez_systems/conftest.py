@@ -17,7 +17,15 @@ import uvicorn
 from umavez_systems.server import create_app, prepare
 from umavez_systems.settings import Settings
 
-TABLES = ("propostas_historico", "propostas", "clientes", "idempotency_records")
+TABLES = (
+    "propostas_historico",
+    "propostas",
+    "clientes",
+    "processos_passos",
+    "processos",
+    "processos_definicoes",
+    "idempotency_records",
+)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -18,9 +18,7 @@ FENCED = "comunidade"
 TYPES = (FENCED, "normal")
 """`comunidade` rides look for a driver inside the passenger's fence first; `normal` ones anywhere."""
 
-NEEDS_CONFIRMATION = (
-    "Nenhum motorista disponível na sua comunidade. Confirme para buscar motoristas de outras áreas."
-)
+NEEDS_CONFIRMATION = "Nenhum motorista disponível na sua comunidade. Confirme para buscar motoristas de outras áreas."
 CONFIRMED = "Corrida fora da cerca criada com sucesso"
 REPEATED = "Corrida já criada anteriormente"
 CREATED = "Corrida criada com sucesso"
@@ -150,7 +148,9 @@ def refusal(
     status: int, kind: str, title: str, message: str, *, error: str, retry: bool = False, **extra: Any
 ) -> Problem:
     """A problem that also says `success`, a machine-readable `error`, `message` and `shouldRetry`."""
-    return Problem(status, kind, title, message, success=False, error=error, message=message, shouldRetry=retry, **extra)
+    return Problem(
+        status, kind, title, message, success=False, error=error, message=message, shouldRetry=retry, **extra
+    )
 
 
 def new_id() -> str:

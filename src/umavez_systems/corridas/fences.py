@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import floor
 from typing import Any
 
@@ -29,10 +30,10 @@ class Fence:
 
     __slots__ = ("_height", "_low", "_slabs", "box", "id", "name", "priority")
 
-    def __init__(self, id: str, name: str, priority: int, rings: Iterable[Sequence[Point]]) -> None:
-        edges = [(*a, *b) for ring in rings for a, b in zip(ring, ring[1:], strict=False)]
+    def __init__(self, number: str, name: str, priority: int, rings: Iterable[Sequence[Point]]) -> None:
+        edges = [(*a, *b) for ring in rings for a, b in pairwise(ring)]
         xs, ys = [edge[0] for edge in edges], [edge[1] for edge in edges]
-        self.id = id
+        self.id = number
         self.name = name
         self.priority = priority
         self.box = (min(xs), min(ys), max(xs), max(ys))
@@ -49,7 +50,11 @@ class Fence:
         # Only the edges that may stand at this latitude are looked at, however many corners the fence has.
         for ax, ay, bx, by in slabs[min(int((y - self._low) / self._height), len(slabs) - 1)]:
             if (ay > y) is (by > y):
-                if (ay == y == by and min(ax, bx) <= x <= max(ax, bx)) or (ax == x and ay == y) or (bx == x and by == y):
+                if (
+                    (ay == y == by and min(ax, bx) <= x <= max(ax, bx))
+                    or (ax == x and ay == y)
+                    or (bx == x and by == y)
+                ):
                     return True
                 continue
             if x > ax and x > bx:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -92,10 +93,12 @@ def _ring(ring: Any, where: str) -> list[list[float]]:
 def _place(place: Any, where: str) -> list[float]:
     if not isinstance(place, list) or len(place) < 2:
         raise invalid(f"{where}: uma posição deve ser [longitude, latitude].")
+    if any(isinstance(part, bool) or not isinstance(part, int | float | Decimal) for part in place[:2]):
+        raise invalid(f"{where}: longitude e latitude devem ser números.")
     try:
         lng, lat = float(place[0]), float(place[1])
-    except (TypeError, ValueError, OverflowError):
-        raise invalid(f"{where}: longitude e latitude devem ser números.") from None
+    except OverflowError:
+        raise invalid(f"{where}: longitude e latitude devem ser números que um mapa tenha.") from None
     if not (isfinite(lng) and isfinite(lat) and -180 <= lng <= 180 and -90 <= lat <= 90):
         raise invalid(f"{where}: [{lng}, {lat}] não é [longitude, latitude]: -180 a 180 e -90 a 90.")
     return [lng, lat]

@@ -9,39 +9,14 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from enum import IntEnum, StrEnum
 from typing import Any
 
 from umavez_systems.problems import Problem
+from umavez_systems.processos.tiss import Situacao, TipoGuia
 
 MAX_GUIAS = 100
 LARGEST = Decimal("99999999.99")
 _NUMBER = re.compile(r"^[0-9A-Za-z./-]+$")
-
-
-class TipoGuia(StrEnum):
-    """What a lote is made of: one type only."""
-
-    CONSULTA = "consulta"
-    SP_SADT = "sp_sadt"
-    INTERNACAO = "resumo_internacao"
-    HONORARIOS = "honorarios"
-    ODONTO = "odonto"
-
-
-class Situacao(IntEnum):
-    """Where a protocolo stands at the payer (TISS)."""
-
-    RECEBIDO = 1
-    EM_ANALISE = 2
-    LIBERADO = 3
-    ENCERRADO_SEM_PAGAMENTO = 4
-    AGUARDANDO_LIBERACAO = 5
-    PAGO = 6
-    NAO_LOCALIZADO = 7
-    AGUARDANDO_INFORMACAO = 8
-    CANCELADO = 9
-    BLOQUEIO = 10
 
 
 class Glosa(Exception):
@@ -51,10 +26,6 @@ class Glosa(Exception):
         super().__init__(f"Glosa {codigo}: {descricao}.")
         self.codigo = codigo
         self.descricao = descricao
-
-
-JA_APRESENTADA = "1308"
-"""TISS: guia já apresentada."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import Any
 import httpx
 
 from umavez.transport import Phase, trouble_of
-from umavez_systems.processos.domain import JA_APRESENTADA, Glosa, Lote, Pagamento, Protocolo, Situacao
+from umavez_systems.processos.domain import Glosa, Lote, Pagamento, Protocolo
 from umavez_systems.processos.ports import Duplicado, PortalError, PortalInalcancavel, PortalOcupado, PortalSemResposta
+from umavez_systems.processos.tiss import JA_APRESENTADA, Situacao
 
 
 class HttpPortal:
@@ -17,7 +18,11 @@ class HttpPortal:
     def __init__(self, url: str, *, timeout: float = 10.0, token: str = "") -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.Client(
-            base_url=url, timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)), headers=headers, trust_env=False
+            base_url=url,
+            timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)),
+            headers=headers,
+            trust_env=False,
+            verify=url.startswith("https"),  # certificates are read from disk, which plain HTTP need not wait for
         )
 
     def eligible(self, operadora: str, carteira: str) -> bool:

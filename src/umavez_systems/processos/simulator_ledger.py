@@ -7,7 +7,7 @@ import threading
 from decimal import Decimal
 from typing import Any
 
-from umavez_systems.processos.domain import JA_APRESENTADA, Situacao
+from umavez_systems.processos.tiss import JA_APRESENTADA, Situacao
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS submissions (

@@ -1,0 +1,331 @@
+"""Routes of rides: thin. They read the request, call a use case and show its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import Response
+
+from umavez_systems.corridas.database import shown_driver
+from umavez_systems.corridas.domain import STEPS, TYPES, Wish, exact_price, invalid, iso, shown_instant
+from umavez_systems.corridas.geojson import communities_of
+from umavez_systems.corridas.operations import Answer, Corridas
+from umavez_systems.money import ExactJson, exact_json
+from umavez_systems.web import body_schema, carrier_of
+
+LARGEST_WISH = 16_000
+router = APIRouter(tags=["corridas"])
+PREFIX = "/api/governance"
+
+
+class Pedido(BaseModel):
+    """A ride asked for, or a token that confirms one: then passengerId and confirmationToken are enough."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        allow_inf_nan=False,
+        json_schema_extra={
+            "examples": [
+                {
+                    "passengerId": "passenger123",
+                    "type": "comunidade",
+                    "passengerLat": -23.5505,
+                    "passengerLng": -46.6333,
+                    "origin": "Origem",
+                    "destination": "Destino",
+                    "price": 15.50,
+                }
+            ]
+        },
+    )
+    passengerId: str = Field(min_length=1, max_length=200)  # noqa: N815  # the seed's spelling
+    confirmationToken: str | None = Field(None, max_length=200)  # noqa: N815  # the same
+    type: str | None = Field(None, max_length=40)
+    passengerLat: float | None = Field(None, ge=-90, le=90)  # noqa: N815  # the same
+    passengerLng: float | None = Field(None, ge=-180, le=180)  # noqa: N815  # the same
+    origin: str | None = Field(None, max_length=500)
+    destination: str | None = Field(None, max_length=500)
+    price: Any = Field(None, json_schema_extra={"type": "number"})
+
+
+class Portador(BaseModel):
+    """Who holds which token."""
+
+    passengerId: str = Field(min_length=1, max_length=200)  # noqa: N815  # the seed's spelling
+    confirmationToken: str = Field(max_length=200)  # noqa: N815  # the same
+
+
+class Motorista(BaseModel):
+    """A driver, new or changed."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    name: str = Field(min_length=1, max_length=255)
+    lat: float = Field(ge=-90, le=90)
+    lng: float = Field(ge=-180, le=180)
+    available: bool = True
+    communityId: str | None = Field(None, min_length=1, max_length=60)  # noqa: N815  # as its neighbours
+
+
+class Posicao(BaseModel):
+    """Where a driver is now."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    id: str = Field(min_length=1, max_length=60)
+    lat: float = Field(ge=-90, le=90)
+    lng: float = Field(ge=-180, le=180)
+
+
+class Posicoes(BaseModel):
+    """Many drivers' positions."""
+
+    positions: list[Posicao] = Field(min_length=1, max_length=5_000)
+
+
+class Passo(BaseModel):
+    """Who takes a ride further."""
+
+    driverId: str | None = Field(None, min_length=1, max_length=60)  # noqa: N815  # as its neighbours
+    passengerId: str | None = Field(None, min_length=1, max_length=200)  # noqa: N815  # the same
+    reason: str | None = Field(None, max_length=2000)
+
+
+async def _principal(request: Request) -> str:
+    return carrier_of(request).principals.of(request.headers.get("authorization"))
+
+
+Principal = Annotated[str, Depends(_principal)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
+Id = Annotated[str, Path(min_length=1, max_length=60)]
+
+
+@router.post(f"{PREFIX}/ride/request", status_code=201, openapi_extra=body_schema(Pedido))
+async def request_ride(request: Request, principal: Principal, key: Key = None) -> Response:
+    """Ask for a ride (201, or 202 with a token), or confirm one with its token (201, then 200 for ever)."""
+    data, raw = await _read(request, Pedido)
+    if data.confirmationToken is not None:
+        return _answered(
+            await _run(request, lambda case: case.confirm(principal, data.passengerId, data.confirmationToken))
+        )
+    wish = _wish(data)
+    text = bytes(ExactJson(raw).body).decode()
+    if len(text) > LARGEST_WISH:
+        raise invalid(f"O pedido tem mais de {LARGEST_WISH} caracteres.")
+    return _answered(await _run(request, lambda case: case.request(principal, key, wish, text)))
+
+
+def _wish(data: Pedido) -> Wish:
+    if data.type not in TYPES:
+        raise invalid(f"type deve ser um destes: {', '.join(TYPES)}.")
+    if data.passengerLat is None or data.passengerLng is None:
+        raise invalid("passengerLat e passengerLng são obrigatórios sem confirmationToken.")
+    return Wish(
+        data.passengerId,
+        data.type,
+        data.passengerLat,
+        data.passengerLng,
+        data.origin,
+        data.destination,
+        exact_price(data.price),
+    )
+
+
+@router.post(f"{PREFIX}/ride/confirmation/status", openapi_extra=body_schema(Portador))
+async def token_status(request: Request, principal: Principal) -> Response:
+    """Where a token stands; changes nothing. POST, so that the token stands in no address and no log."""
+    data, _ = await _read(request, Portador)
+    view = await _run(request, lambda case: case.look(principal, data.passengerId, data.confirmationToken))
+    ride = view.outcome["rideId"] if view.outcome else None
+    return ExactJson(
+        {"success": True, "state": view.state.value, "expiresAt": iso(view.expires_at), "rideId": ride},
+        headers=_PRIVATE,
+    )
+
+
+@router.post(f"{PREFIX}/ride/confirmation/cancel", openapi_extra=body_schema(Portador))
+async def cancel_token(request: Request, principal: Principal) -> Response:
+    """Close an unused token; doing so again is no error."""
+    data, _ = await _read(request, Portador)
+    await _run(request, lambda case: case.cancel_token(principal, data.passengerId, data.confirmationToken))
+    return ExactJson({"success": True, "state": "cancelled"}, headers=_PRIVATE)
+
+
+@router.get(f"{PREFIX}/ride/confirmation/audit")
+async def audit(
+    request: Request,
+    principal: Principal,
+    passenger: str = Query(alias="passengerId", max_length=200),
+    limit: int = Query(100, ge=1, le=1000),
+) -> Response:
+    """Every confirmation operation of a passenger, the newest first; tokens by digest only."""
+    rows = await _run(request, lambda case: case.audit(principal, passenger, limit))
+    return ExactJson({"items": [{**row, "created_at": shown_instant(row["created_at"])} for row in rows]})
+
+
+@router.get(f"{PREFIX}/ride/confirmation/metrics")
+async def metrics(request: Request, _: Principal) -> Response:
+    """How often each thing happened to a token, in the text format that Prometheus reads."""
+    outcomes = await _run(request, lambda case: case.outcomes())
+    head = "# HELP umavez_corridas_tokens_total What happened to confirmation tokens.\n"
+    lines = [f'umavez_corridas_tokens_total{{outcome="{name}"}} {many}\n' for name, many in outcomes.items()]
+    return Response(
+        f"{head}# TYPE umavez_corridas_tokens_total counter\n{''.join(lines)}", media_type="text/plain; version=0.0.4"
+    )
+
+
+@router.get(f"{PREFIX}/rides/{{ride_id}}")
+async def get_ride(request: Request, ride_id: Id, principal: Principal) -> Response:
+    """One ride and how it came to where it is."""
+    ride, rows = await _run(request, lambda case: case.ride(principal, ride_id))
+    history = [{**row, "created_at": shown_instant(row["created_at"])} for row in rows]
+    return ExactJson({"success": True, "ride": ride.shown(), "history": history}, headers=_PRIVATE)
+
+
+@router.get(f"{PREFIX}/rides")
+async def list_rides(
+    request: Request,
+    principal: Principal,
+    passenger: str = Query(alias="passengerId", max_length=200),
+    limit: int = Query(50, ge=1, le=500),
+) -> Response:
+    """A passenger's rides, the newest first."""
+    rides = await _run(request, lambda case: case.rides(principal, passenger, limit))
+    return ExactJson({"items": [ride.shown() for ride in rides]}, headers=_PRIVATE)
+
+
+def _step_route(name: str) -> None:
+    @router.post(f"{PREFIX}/rides/{{ride_id}}/{name}", name=name, openapi_extra=body_schema(Passo))
+    async def step(request: Request, ride_id: Id, principal: Principal) -> Response:
+        data, _ = await _read(request, Passo)
+        ride, replayed = await _run(
+            request, lambda case: case.step(principal, ride_id, name, data.driverId, data.passengerId, data.reason)
+        )
+        return _answered(Answer(200, {"success": True, "ride": ride.shown()}, replayed))
+
+    step.__doc__ = f"{name.capitalize()} the ride; doing so again does not run again and shows it as it is now."
+
+
+for _name in STEPS:
+    _step_route(_name)
+
+
+@router.put(f"{PREFIX}/communities")
+async def put_communities(request: Request, _: Principal) -> Response:
+    """Keep communities from GeoJSON, new or changed: all of them, or none when one is not valid."""
+    found = communities_of(exact_json(await carrier_of(request).body(request)))
+    await _run(request, lambda case: case.fleet.put_communities(found))
+    return ExactJson({"success": True, "communities": [community.id for community in found]})
+
+
+@router.get(f"{PREFIX}/communities")
+async def get_communities(request: Request, _: Principal) -> Response:
+    """Every community as a GeoJSON FeatureCollection."""
+    rows = await _run(request, lambda case: case.fleet.communities())
+    features = [
+        {
+            "type": "Feature",
+            "id": row["id"],
+            "properties": {"name": row["name"], "priority": row["priority"]},
+            "geometry": json.loads(row["geometry"]),
+        }
+        for row in rows
+    ]
+    return ExactJson({"type": "FeatureCollection", "features": features})
+
+
+@router.delete(f"{PREFIX}/communities/{{community_id}}")
+async def delete_community(request: Request, community_id: Id, _: Principal) -> Response:
+    """Forget a community."""
+    await _run(request, lambda case: case.fleet.remove_community(community_id))
+    return ExactJson({"success": True})
+
+
+@router.post(f"{PREFIX}/drivers/positions", openapi_extra=body_schema(Posicoes))
+async def move_drivers(request: Request, _: Principal) -> Response:
+    """Keep many drivers' positions at once; says which ids are not known."""
+    data, _raw = await _read(request, Posicoes)
+    places = [(place.id, place.lat, place.lng) for place in data.positions]
+    lost = await _run(request, lambda case: case.fleet.move(places))
+    return ExactJson({"success": True, "moved": len(places) - len(lost), "unknown": lost})
+
+
+@router.put(f"{PREFIX}/drivers/{{driver_id}}", openapi_extra=body_schema(Motorista))
+async def put_driver(request: Request, driver_id: Id, _: Principal) -> Response:
+    """Keep a driver: name, position, availability and community."""
+    data, _raw = await _read(request, Motorista)
+    values = (driver_id, data.name, data.communityId, data.lat, data.lng, data.available)
+    row = await _run(request, lambda case: case.fleet.put_driver(*values))
+    return ExactJson({"success": True, "driver": shown_driver(row)})
+
+
+@router.get(f"{PREFIX}/drivers/{{driver_id}}")
+async def get_driver(request: Request, driver_id: Id, _: Principal) -> Response:
+    """One driver."""
+    return ExactJson(shown_driver(await _run(request, lambda case: case.fleet.driver(driver_id))))
+
+
+@router.get(f"{PREFIX}/drivers")
+async def list_drivers(
+    request: Request,
+    _: Principal,
+    after: str = Query("", max_length=60),
+    limit: int = Query(500, ge=1, le=5000),
+) -> Response:
+    """A page of drivers; `after` is the last id of the page before."""
+    rows = await _run(request, lambda case: case.fleet.drivers(after, limit))
+    return ExactJson(
+        {"items": [shown_driver(row) for row in rows], "next": rows[-1]["id"] if len(rows) == limit else None}
+    )
+
+
+_PRIVATE = {"Cache-Control": "no-store"}
+_PAGE = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
+        " frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+def _page_route(path: str, name: str, kind: str) -> None:
+    @router.get(path, include_in_schema=False, name=name)
+    async def page() -> Response:
+        return Response(files("umavez_systems.corridas").joinpath(name).read_bytes(), media_type=kind, headers=_PAGE)
+
+
+_page_route("/corridas", "page.html", "text/html; charset=utf-8")
+_page_route("/corridas/page.js", "page.js", "text/javascript; charset=utf-8")
+_page_route("/corridas/page.css", "page.css", "text/css; charset=utf-8")
+
+
+async def _read(request: Request, model: type[BaseModel]) -> tuple[Any, Any]:
+    """The request's body as `model`, and as it came, its numbers exact. Raises 400, 413 or 422 problems."""
+    raw = exact_json(await carrier_of(request).body(request))
+    try:
+        text = ExactJson(raw).body
+        found = model.model_validate(raw)
+    except ValidationError as error:
+        where = error.errors()[0]
+        raise invalid(f"{'.'.join(str(part) for part in where['loc']) or 'corpo'}: {where['msg']}") from error
+    except (UnicodeEncodeError, RecursionError):
+        raise invalid("Os textos devem ser Unicode válido, e o corpo não pode ser tão aninhado.") from None
+    if b"\\u0000" in text:
+        raise invalid("Textos não podem conter o caractere NUL.")
+    return found, raw
+
+
+async def _run(request: Request, case: Callable[[Corridas], Any]) -> Any:
+    carrier = carrier_of(request)
+    return await carrier.run(case, carrier.corridas)
+
+
+def _answered(answer: Answer) -> Response:
+    headers = {**_PRIVATE, **({"Idempotent-Replayed": "true"} if answer.replayed else {})}
+    return ExactJson(answer.body, answer.status, headers=headers)

@@ -1,0 +1,94 @@
+"""The pages of processos: self-contained HTML, no script, nothing of a patient in them."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from umavez_systems.processos import views
+from umavez_systems.processos.assembly import Processos
+from umavez_systems.processos.drawing import WORDS, drawing
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def detail(system: Processos, principal: str, number: str) -> dict[str, Any]:
+    """One instance: itself, the state of each task, its records and its timeline."""
+    row = system.runner.row(principal, number)
+    _, tasks = system.runner.drawn(row)
+    records = system.faturamento.records(principal, process_instance=number)
+    return {
+        **views.process_shown(row),
+        "tarefas": tasks,
+        "registros": [views.record_shown(record) for record in records],
+        "historico": [views.step_shown(step) for step in system.runner.timeline(principal, number)],
+    }
+
+
+def process_page(system: Processos, principal: str, number: str) -> str:
+    """One instance, drawn."""
+    row = system.runner.row(principal, number)
+    definition, tasks = system.runner.drawn(row)
+    shown = detail(system, principal, number)
+    lines = {record["activityId"]: f"{record['status']} · {record['retryCount']} rep." for record in shown["registros"]}
+    picture = drawing(definition, tasks, lines)
+    records = [
+        (
+            *(record[name] for name in ("activityId", "operationName", "status", "retryCount", "updatedAt")),
+            _evidence(record),
+        )
+        for record in shown["registros"]
+    ]
+    steps = [tuple(step[name] for name in ("quando", "atividade", "evento", "detalhe")) for step in shown["historico"]]
+    facts = [("estado", shown["estado"]), ("desfecho", shown["desfecho"]), ("motivo", shown["motivo"])]
+    body = (
+        f'<p><a href="/processos">todos os processos</a></p><h1>{escape(number)}</h1>{_facts(facts)}'
+        f"<figure>{picture}<figcaption>{_legend()}</figcaption></figure><h2>Registros de idempotência</h2>"
+        + _table(("atividade", "operação", "status", "repetições", "mudado em", "evidência"), records)
+        + "<h2>Linha do tempo</h2>"
+        + _table(("quando", "atividade", "evento", "detalhe"), steps)
+    )
+    return _page(f"Processo {number}", body)
+
+
+def list_page(rows: list[dict[str, Any]]) -> str:
+    """The instances, newest first."""
+    lines = [
+        f'<tr><td><a href="/processos/{escape(row["id"])}">{escape(row["id"])}</a></td>'
+        + "".join(f"<td>{escape(str(row[name] or ''))}</td>" for name in ("estado", "desfecho", "falhas", "mudadoEm"))
+        + "</tr>"
+        for row in rows
+    ]
+    head = "".join(f"<th>{name}</th>" for name in ("id", "estado", "desfecho", "falhas", "mudado em"))
+    empty = "" if rows else "<p>Nenhum processo ainda: inicie um com POST /api/v1/processos.</p>"
+    return _page("Processos", f"<h1>Processos</h1>{empty}<table><tr>{head}</tr>{''.join(lines)}</table>")
+
+
+def _evidence(record: dict[str, Any]) -> str:
+    return "; ".join(f"{entry['what']} ({entry['by']}: {entry['reason']})" for entry in record["evidence"])
+
+
+def _facts(facts: list[tuple[str, Any]]) -> str:
+    return "<p>" + " · ".join(f"{name}: <b>{escape(str(value))}</b>" for name, value in facts if value) + "</p>"
+
+
+def _legend() -> str:
+    return " ".join(f'<span class="key {state.lower()}">{word}</span>' for state, word in WORDS.items())
+
+
+def _table(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in names)
+    lines = "".join("<tr>" + "".join(f"<td>{escape(str(cell or ''))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{lines}</table>"
+
+
+def _page(title: str, body: str) -> str:
+    frame = Template(files("umavez_systems.processos").joinpath("page.html").read_text())
+    return frame.substitute(title=escape(title), body=body)
