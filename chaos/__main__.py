@@ -66,8 +66,6 @@ def main() -> int:
     others = [] if given.short or given.only or given.on else list(programmes())
     failed = [name for name in others if subprocess.run([sys.executable, "-m", name], check=False).returncode]
     SCREEN.print(table(results))
-    for result in results:
-        explain(result)
     for name in failed:
         SCREEN.print(f"[bold red]{name} failed; its own output stands above.[/]")
     return int(bool(failed) or any(result.word in ("VIOLATED", "VOID") for result in results))
@@ -97,6 +95,8 @@ def conducted(wanted: list[tuple[Trial, str]], given: argparse.Namespace) -> lis
                 bar = bars.add_task(f"{trial.name} · {backend}", total=count)
                 results.append(one(run, trial, backend, count, seed, lambda done, bar=bar: bars.advance(bar, done)))
                 bars.update(bar, completed=count)
+                # Told at once: a run of an hour that is stopped early has not been for nothing.
+                explain(results[-1])
     finally:
         run.end()
     return results
@@ -138,7 +138,8 @@ def explain(result: Result) -> None:
     """The counters of one trial, and what went wrong in it."""
     report = result.report
     counters = ", ".join(f"{name} {number}" for name, number in sorted(report.sometimes.items()) if number)
-    SCREEN.print(f"[bold]{result.trial.name} · {result.backend}[/]: {report.skipped or counters}", highlight=False)
+    said = f"{result.word}, N {report.done}, seed {result.seed}, {result.seconds:.1f} s: {report.skipped or counters}"
+    SCREEN.print(f"[bold]{result.trial.name} · {result.backend}[/]: {said}", highlight=False)
     for violation in report.violations:
         SCREEN.print(f"  [bold red]{violation}[/]", highlight=False)
     if result.word == "VOID":

@@ -28,9 +28,11 @@ class Cell(NamedTuple):
     problems: dict[str, str]
 
 
-def measure(name: str, url: str, callers: int, seconds: float, *, python: str = sys.executable) -> Cell:
-    """Measure first and replay of a subject in another process."""
-    words = json.dumps({"subject": name, "url": url, "callers": callers, "seconds": seconds})
+def measure(
+    name: str, url: str, callers: int, seconds: float, *, python: str = sys.executable, server: int = 0
+) -> Cell:
+    """Measure first and replay of a subject in another process; `server` is the process whose CPU time counts too."""
+    words = json.dumps({"subject": name, "url": url, "callers": callers, "seconds": seconds, "server": server})
     command = [python, "-m", "bench.engine.cell", words]
     patience = PATIENCE + 4 * seconds
     try:
@@ -50,33 +52,33 @@ def main(text: str) -> None:
     chosen = subject(words["subject"], words["url"], words["callers"])
     found = Cell({}, {})
     if chosen.awaited:
-        _loop(_by_tasks(chosen, words["seconds"], found))
+        _loop(_by_tasks(chosen, words["seconds"], words["server"], found))
     else:
-        _by_threads(chosen, words["seconds"], found)
+        _by_threads(chosen, words["seconds"], words["server"], found)
     print(json.dumps(found), flush=True)
     # Some peers leave threads behind that never end.
     os._exit(0)
 
 
-def _by_threads(chosen: Subject, seconds: float, found: Cell) -> None:
+def _by_threads(chosen: Subject, seconds: float, server: int, found: Cell) -> None:
     keys = Keys(secrets.token_hex(4))
     chosen.open()
     for op, call in ((FIRST, chosen.first), (REPLAY, chosen.replay)):
         try:
             key = keys.new if op == FIRST else keys.known()
-            found.measured[op] = by_threads(call, key, chosen.callers, seconds, keys.completed)
+            found.measured[op] = by_threads(call, key, chosen.callers, seconds, keys.completed, server)
         except Exception as error:  # noqa: BLE001  # a peer may raise anything, and the table says so
             found.problems[op] = f"{type(error).__name__}: {error}"[:200]
     chosen.close()
 
 
-async def _by_tasks(chosen: Subject, seconds: float, found: Cell) -> None:
+async def _by_tasks(chosen: Subject, seconds: float, server: int, found: Cell) -> None:
     keys = Keys(secrets.token_hex(4))
     await chosen.open()
     for op, call in ((FIRST, chosen.first), (REPLAY, chosen.replay)):
         try:
             key = keys.new if op == FIRST else keys.known()
-            found.measured[op] = await by_tasks(call, key, chosen.callers, seconds, keys.completed)
+            found.measured[op] = await by_tasks(call, key, chosen.callers, seconds, keys.completed, server)
         except Exception as error:  # noqa: BLE001  # as above
             found.problems[op] = f"{type(error).__name__}: {error}"[:200]
     await chosen.close()

@@ -38,6 +38,7 @@ class Found:
 
     rates: dict[tuple[str, str, str, int], dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     cpu: dict[tuple[str, str, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
+    server_cpu: dict[tuple[str, str, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     def add(self, place: tuple[str, str, str, int], number: int, measured: Measured) -> None:
@@ -48,6 +49,7 @@ class Found:
             return
         self.rates[place][number] = measured.rate
         self.cpu[place].append(measured.cpu_us)
+        self.server_cpu[place].append(measured.server_us)
 
 
 class Grid:
@@ -95,8 +97,8 @@ class Grid:
         if tool is None or callers not in self._size.clients:
             return
         for op in OPS:
-            rate = tool.rate(op, callers, self._size.seconds)
-            self.found.rates[store, tool.name, op, callers][number] = rate
+            measured = tool.measure(op, callers, self._size.seconds)
+            self.found.add((store, tool.name, op, callers), number, measured)
 
     def _bare(self, store: str, callers: int, number: int) -> None:
         if callers not in BARE_CALLERS:
@@ -123,10 +125,11 @@ class Grid:
 
     def _cell(self, store: str, who: str, subject: str, url: str, callers: int, number: int) -> None:
         is_peer = subject.startswith("peer:")
+        server = self._servers.pids.get(store, 0)
         cell = (
-            measure(subject, url, callers, self._size.peer_seconds, python=str(peers.PYTHON))
+            measure(subject, url, callers, self._size.peer_seconds, python=str(peers.PYTHON), server=server)
             if is_peer
-            else measure(subject, url, callers, self._size.seconds)
+            else measure(subject, url, callers, self._size.seconds, server=server)
         )
         for op, measured in cell.measured.items():
             self.found.add((store, who, op, callers), number, measured)

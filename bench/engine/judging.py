@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
+from typing import Any
 
 from bench.engine import peers
 from bench.engine.cell import OPS
@@ -42,15 +43,29 @@ def limits(store: str) -> list[str]:
 
 def _plain(found: Found, store: str, names: list[str]) -> list[Row]:
     return [
-        Row(f"{store} {op}: {who}", callers, list(rounds.values()), details=_cpu(found, (place, who, op, callers)))
+        Row(f"{store} {op}: {who}", callers, list(rounds.values()), **_noted(_cpu(found, (place, who, op, callers))))
         for (place, who, op, callers), rounds in found.rates.items()
         if place == store and who in names
     ]
 
 
 def _cpu(found: Found, place: tuple[str, str, str, int]) -> dict[str, float]:
-    values = found.cpu.get(place)
-    return {"client_cpu_us": round(statistics.median(values), 1)} if values else {}
+    client, server = found.cpu.get(place), found.server_cpu.get(place)
+    if not client or not server or not any(client):
+        return {}
+    return {
+        "client_cpu_us": round(statistics.median(client), 1),
+        "server_cpu_us": round(statistics.median(server), 1),
+    }
+
+
+def _noted(cpu: dict[str, float]) -> dict[str, Any]:
+    return {"details": cpu, "note": f"CPU {_shown(cpu)}" if cpu else ""}
+
+
+def _shown(cpu: dict[str, Any]) -> str:
+    """CPU time of client and server for one call: it moves little when others use the machine too."""
+    return f"{cpu.get('client_cpu_us', 0):.0f}+{cpu.get('server_cpu_us', 0):.0f} us"
 
 
 def _best(found: Found, store: str, who: Iterable[str], op: str, callers: int | None) -> Rounds:
@@ -79,7 +94,7 @@ def _ours(found: Found, store: str, op: str, callers: int) -> list[Row]:
     if not ours:
         return []
     limit = _best(found, store, limits(store), op, 1 if callers == 1 else None)
-    both = {
+    both: dict[str, Any] = {
         name: {
             "ops_per_s": [round(rate) for rate in found.rates.get((store, f"umavez {name}", op, callers), {}).values()],
             **_cpu(found, (store, f"umavez {name}", op, callers)),
@@ -87,9 +102,12 @@ def _ours(found: Found, store: str, op: str, callers: int) -> list[Row]:
         for name in SHELLS
     }
     note = "; ".join(
-        f"{name} {statistics.median(entry['ops_per_s'] or [0]):,.0f}/s, CPU {entry.get('client_cpu_us', 0):.0f} us"
+        f"{name} {statistics.median(entry['ops_per_s'] or [0]):,.0f}/s, CPU {_shown(entry)}"
         for name, entry in both.items()
     )
+    if saved := _saved(found, store, shell, op, callers):
+        note += f"; {saved:.1f} x less CPU than the limit"
+        both["cpu_ratio"] = {"to_limit": round(saved, 2)}
     against = {1: "limit at 1"}.get(callers, "limit's best")
     target = LIMITS.get((store, op, callers))
     return [
@@ -104,6 +122,20 @@ def _ours(found: Found, store: str, op: str, callers: int) -> list[Row]:
             details=both,
         )
     ]
+
+
+def _saved(found: Found, store: str, shell: str, op: str, callers: int) -> float | None:
+    """How many times less CPU, of client and server together, a call takes than the limit's best; None if not known."""
+    places = [
+        place
+        for place in found.rates
+        if place[0] == store and place[1] in limits(store) and place[2] == op and (callers > 1 or place[3] == 1)
+    ]
+    if not places:
+        return None
+    best = max(places, key=lambda place: statistics.median(found.rates[place].values()))
+    theirs, ours = (sum(_cpu(found, place).values()) for place in (best, (store, f"umavez {shell}", op, callers)))
+    return theirs / ours if theirs and ours else None
 
 
 def _against_peers(found: Found, store: str, op: str, callers: int) -> list[Row]:

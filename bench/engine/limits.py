@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 
 from bench.engine.bare import BODY, KEEP, LEASE
-from bench.engine.load import RESULT
+from bench.engine.load import RESULT, Measured, cpu_of
 from bench.engine.servers import Servers
 from umavez import Once
 from umavez.stores import postgres_sql
@@ -60,6 +60,7 @@ class Pgbench:
 
     def __init__(self, servers: Servers, url: str) -> None:
         place = ["-h", "127.0.0.1", "-p", str(servers.port("postgres")), "-U", "postgres"]
+        self._server = servers.pids["postgres"]
         self._command = ["pgbench", *place, "-n", "-M", "prepared"]
         self._database = url.rpartition("/")[2]
         self._scripts = {"first": servers.folder / "first.sql", "replay": servers.folder / "replay.sql"}
@@ -76,20 +77,25 @@ class Pgbench:
                 f" now() + interval '1 day', true, '{BODY}' FROM generate_series(1, {SETTLED}) AS number"
             )
 
-    def rate(self, op: str, clients: int, seconds: float) -> float:
-        """Operations per second: the median of its seconds, without the first, in which clients connect and prepare."""
+    def measure(self, op: str, clients: int, seconds: float) -> Measured:
+        """The median of its seconds, without the first, in which clients connect and prepare."""
         lasts = 1 + max(1, round(seconds)) + clients // 64
         script = ["-f", str(self._scripts[op]), self._database]
-        done = subprocess.run(
-            [*self._command, "-c", str(clients), "-j", str(min(clients, 2)), "-T", str(lasts), "-P", "1", *script],
-            capture_output=True,
-            text=True,
-            check=False,
+        words = ["-c", str(clients), "-j", str(min(clients, 2)), "-T", str(lasts), "-P", "1", *script]
+        process = subprocess.Popen(
+            [*self._command, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
-        rates = [float(found) for found in re.findall(r"progress: .*? s, ([\d.]+) tps", done.stderr)]
-        if done.returncode or not rates:
-            raise RuntimeError(f"pgbench failed: {(done.stderr or done.stdout).strip()[-300:]}")
-        return statistics.median(rates[1:] or rates)
+        time.sleep(1.0)
+        client, server = cpu_of(process.pid), cpu_of(self._server)
+        time.sleep(lasts - 1.2)
+        client, server = cpu_of(process.pid) - client, cpu_of(self._server) - server
+        _, said = process.communicate()
+        rates = [float(found) for found in re.findall(r"progress: .*? s, ([\d.]+) tps", said)]
+        if process.returncode or not rates:
+            raise RuntimeError(f"pgbench failed: {said.strip()[-300:]}")
+        rate = statistics.median(rates[1:] or rates)
+        done = max(rate * (lasts - 1.2), 1.0)
+        return Measured(rate, client / done * 1e6, round(done), server / done * 1e6)
 
 
 _COMMANDS = {
@@ -108,10 +114,11 @@ class RedisBenchmark:
         self._command = ["redis-benchmark", *place, "-r", "1000000", "--csv"]
         self._speed: dict[tuple[str, int], float] = {}
 
-    def rate(self, op: str, clients: int, seconds: float) -> float:
-        """Operations per second; a first call takes as long as its two commands one after the other."""
+    def measure(self, op: str, clients: int, seconds: float) -> Measured:
+        """A first call takes as long as its two commands one after the other. No CPU time: its runs are too short."""
         parts = [self._one(op, number, clients, seconds) for number in range(len(_COMMANDS[op]))]
-        return 1 / sum(1 / part for part in parts)
+        rate = 1 / sum(1 / part for part in parts)
+        return Measured(rate, 0.0, round(rate * seconds))
 
     def _one(self, op: str, number: int, clients: int, seconds: float) -> float:
         # It counts requests, not time: the last rate tells how many fill the time.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 RESULT = {"id": "ch_000000001", "paid": True, "cents": 1000}
@@ -24,11 +26,12 @@ Call = Callable[[str], Any]
 
 
 class Measured(NamedTuple):
-    """Operations per second, and the client's CPU time for each."""
+    """Operations per second, and the CPU time of client and server for each."""
 
     rate: float
     cpu_us: float
     done: int
+    server_us: float = 0.0
 
 
 class Keys:
@@ -52,18 +55,22 @@ class Keys:
 class _Window:
     """Warming up, then the measured time."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, server: int) -> None:
+        self.server = server
         self.opens = time.perf_counter() + seconds * WARM
         self.closes = self.opens + seconds
         self._seconds = seconds
 
-    def measured(self, done: int, cpu: float) -> Measured:
-        return Measured(done / self._seconds, cpu / max(done, 1) * 1e6, done)
+    def measured(self, done: int, clock: _Clock) -> Measured:
+        each = 1e6 / max(done, 1)
+        return Measured(done / self._seconds, clock.cpu * each, done, clock.server_cpu * each)
 
 
-def by_threads(call: Call, key: Callable[[], str], callers: int, seconds: float, kept: deque[str]) -> Measured:
-    """Threads call `call`; a lone caller is this thread itself."""
-    window = _Window(seconds)
+def by_threads(
+    call: Call, key: Callable[[], str], callers: int, seconds: float, kept: deque[str], server: int = 0
+) -> Measured:
+    """Threads call `call`; a lone caller is this thread itself. `server`: whose CPU time is read too."""
+    window = _Window(seconds, server)
     counts = [0] * callers
     failures: list[BaseException] = []
 
@@ -83,7 +90,7 @@ def by_threads(call: Call, key: Callable[[], str], callers: int, seconds: float,
         thread.join()
     if failures:
         raise failures[0]
-    return window.measured(sum(counts), clock.cpu)
+    return window.measured(sum(counts), clock)
 
 
 def _worked(call: Call, key: Callable[[], str], window: _Window, kept: deque[str]) -> int:
@@ -98,25 +105,45 @@ def _worked(call: Call, key: Callable[[], str], window: _Window, kept: deque[str
 
 
 class _Clock(threading.Thread):
-    """Reads the process's CPU time at both ends of the window."""
+    """Reads the CPU time of this process and of the server at both ends of the window."""
 
     def __init__(self, window: _Window) -> None:
         super().__init__(daemon=True)
         self._window = window
-        self.cpu = 0.0
+        self.cpu = self.server_cpu = 0.0
 
     def run(self) -> None:
         time.sleep(max(self._window.opens - time.perf_counter(), 0))
-        before = time.process_time()
+        before, server_before = time.process_time(), cpu_of(self._window.server)
         time.sleep(max(self._window.closes - time.perf_counter(), 0))
-        self.cpu = time.process_time() - before
+        self.cpu, self.server_cpu = time.process_time() - before, cpu_of(self._window.server) - server_before
+
+
+def cpu_of(server: int) -> float:
+    """Seconds of CPU that a process and its children have used, those that ended included; 0 for none."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat") if server else ():
+        try:
+            words = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(path.parent.name) == server:
+            ticks += sum(map(int, words[11:15]))
+        elif int(words[1]) == server:
+            ticks += sum(map(int, words[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def by_tasks(
-    call: Callable[[str], Awaitable[Any]], key: Callable[[], str], callers: int, seconds: float, kept: deque[str]
+    call: Callable[[str], Awaitable[Any]],
+    key: Callable[[], str],
+    callers: int,
+    seconds: float,
+    kept: deque[str],
+    server: int = 0,
 ) -> Measured:
     """Tasks of one loop call `call`."""
-    window = _Window(seconds)
+    window = _Window(seconds, server)
 
     async def work() -> int:
         now, done = time.perf_counter, 0
@@ -132,4 +159,4 @@ async def by_tasks(
     clock.start()
     counts = await asyncio.gather(*(work() for _ in range(callers)))
     clock.join()
-    return window.measured(sum(counts), clock.cpu)
+    return window.measured(sum(counts), clock)

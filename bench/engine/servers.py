@@ -65,6 +65,7 @@ class Servers:
     urls: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    pids: dict[str, int] = field(default_factory=dict)
 
     def port(self, name: str) -> int:
         """The port of a server."""
@@ -104,7 +105,7 @@ def _add(servers: Servers, begun: list[Private], name: str) -> None:
         servers.missing[name] = str(error).splitlines()[0]
         return
     begun.append(private)
-    servers.urls[name], servers.versions[name] = private.url, private.version
+    servers.urls[name], servers.versions[name], servers.pids[name] = private.url, private.version, private.pid
 
 
 def database(servers: Servers, name: str, corner: str) -> str:

@@ -74,8 +74,8 @@ class Fleet:
                 self.index.engage(driver.id, free=False)
             elif fence is not None and not _serves(tables.driver_of(row), fence):
                 self.index.put(tables.driver_of(row))
-            else:
-                return connection.row(self.dialect.give_driver, (ride_id, driver.id))
+            elif given := connection.row(self.dialect.give_driver, (ride_id, driver.id)):
+                return given
         return None
 
     def _candidates(self, connection: Connection, fence: Fence | None, lat: float, lng: float) -> Iterator[Driver]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,7 +142,6 @@ def portal(context: typer.Context) -> None:
     from umavez_systems.processos.simulator import main  # noqa: PLC0415  # of use to this command only
 
     main(context.args)
-    sys.exit(0)
 
 
 def timeline(shown: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from textwrap import wrap
 from typing import Any
 
 from umavez_systems.processos.engine import MODEL, Definition
@@ -71,8 +72,11 @@ def _shape(element: Any, box: Box, state: str, record: str) -> str:
     opening = f'<g class="{escape(kind)} {escape(state.lower() or "future")}">{title}'
     if kind.endswith("Task"):
         body = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="9"/>'
-        body += _text(name, middle, y + 34) + _text(WORDS.get(state, ""), middle, y + 52, "state")
-        body += _text(record, middle, y + 69, "small")
+        lines = wrap(name, 18)
+        body += "".join(_text(line, middle, y + 24 + 15 * row) for row, line in enumerate(lines))
+        body += _text(WORDS.get(state, ""), middle, y + 26 + 15 * len(lines), "state")
+        # Above the box: at its lower edge a boundary event may sit.
+        body += _text(record, middle, y - 7, "small")
     elif kind.endswith("Gateway"):
         half = y + height / 2
         body = f'<path d="M{middle:g} {y:g}L{x + width:g} {half:g}L{middle:g} {y + height:g}L{x:g} {half:g}z"/>'
@@ -80,7 +84,8 @@ def _shape(element: Any, box: Box, state: str, record: str) -> str:
     else:
         half = y + height / 2
         body = f'<circle cx="{middle:g}" cy="{half:g}" r="{width / 2:g}"/>{_sign(element, middle, half)}'
-        body += _text(name, middle, y + height + 16)
+        beside = kind == "boundaryEvent"
+        body += _text(name, middle + (40 if beside else 0), y + height + (0 if beside else 16))
     return f"{opening}{body}</g>"
 
 

@@ -270,4 +270,5 @@ class Faturamento:
         """Stop the heartbeats and give the portal's connections back. The store is closed with them."""
         for once in self._onces.values():
             once.close()
+        self._store.close()
         self._portal.close()

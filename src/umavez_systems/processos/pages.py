@@ -85,7 +85,10 @@ def _legend() -> str:
 
 def _table(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in names)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(str(cell or ''))}</td>" for cell in row) + "</tr>" for row in rows)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape('' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
     return f"<table><tr>{head}</tr>{lines}</table>"
 
 

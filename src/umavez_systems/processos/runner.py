@@ -8,6 +8,7 @@ payer or runs, as its record says; a worker that was overtaken finds another ver
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import re
 import time
@@ -25,6 +26,7 @@ from umavez import (
     MaxRetriesExceeded,
     OperationInProgress,
     OutcomeUnknown,
+    StoreError,
     UmavezError,
 )
 from umavez_systems.database import Database, Row
@@ -36,6 +38,7 @@ from umavez_systems.processos.engine import Definition, Instance, Service, built
 from umavez_systems.processos.operations import ELIGIBLE, PAY, SUBMIT, Faturamento, Step
 from umavez_systems.processos.ports import PortalError, PortalOcupado
 
+LOG = logging.getLogger("umavez.systems.processos")
 LONGEST_PAUSE = 60.0
 _ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")
 _DURATION = re.compile(r"^P(?=.)(\d{1,4}D)?(T(?=.)(\d{1,5}H)?(\d{1,5}M)?(\d{1,6}(\.\d{1,3})?S)?)?$")
@@ -123,8 +126,28 @@ class Runner:
         for found in due:
             row = self.row(found["principal"], found["id"])
             if row["vence_em"] is not None and row["vence_em"] <= self._clock():
-                self._advance(row)
+                self._advance_or_set_aside(row)
         return len(due)
+
+    def _advance_or_set_aside(self, row: Row) -> None:
+        """Move an instance on; one that breaks the worker becomes an incident, so that the others go on."""
+        try:
+            self._advance(row)
+        except StoreError:
+            raise
+        except Exception as error:
+            # Without the error's text and trace: a BPMN engine's errors quote the data they met.
+            LOG.error("Process %s cannot be moved on: %s", row["id"], type(error).__name__)  # noqa: TRY400
+            self._set_aside(row, f"{type(error).__name__}: o processo não pôde ser movido.")
+
+    def _set_aside(self, row: Row, motivo: str) -> None:
+        change = Mudanca("incidente", row["conteudo"], None, row["falhas"], motivo=motivo)
+        now = self._clock()
+        with self._database.transaction() as connection:
+            versao = tables.update(connection, row["principal"], row["id"], row["versao"], change, now)
+            if versao is not None:
+                steps = [Passo(None, "incidente", motivo)]
+                tables.note(connection, row["principal"], row["id"], versao, steps, now)
 
     def row(self, principal: str, number: str) -> Row:
         """One instance. Raises a 404 problem."""

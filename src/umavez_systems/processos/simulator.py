@@ -8,6 +8,7 @@ The ledger has no unique constraint: one would hide the second submission that e
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import sys
@@ -155,7 +156,8 @@ def main(arguments: list[str] | None = None) -> None:
     with Portal(chosen.port, ledger, Faults(rates, chosen.seed), chosen.hold) as portal:
         sys.stdout.write(f"http://127.0.0.1:{portal.server_address[1]}\n")
         sys.stdout.flush()
-        portal.serve_forever()
+        with contextlib.suppress(KeyboardInterrupt):
+            portal.serve_forever()
 
 
 if __name__ == "__main__":

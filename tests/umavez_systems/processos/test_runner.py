@@ -171,6 +171,27 @@ def test_used_up_retries_make_an_incident_and_a_release_lets_it_go_on(
     assert worker.runner.advance(LOCAL, "p", force=True)["desfecho"] == "End_Paid"
 
 
+def test_an_instance_that_cannot_be_read_is_set_aside_and_the_others_go_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = world.worker().runner
+    for number in ("p1", "p2", "p3"):
+        runner.start(LOCAL, number, lote_of(claim(number)), "PT0S")
+    with world.database.transaction() as connection:
+        connection.rows("UPDATE processos SET conteudo = '{\"tasks\": \"Maria\"}' WHERE id = 'p2'")
+
+    assert runner.work() == 3
+
+    assert [runner.row(LOCAL, number)["estado"] for number in ("p1", "p2", "p3")] == [
+        "encerrado",
+        "incidente",
+        "encerrado",
+    ]
+    assert runner.work() == 0
+    assert "Process p2 cannot be moved on" in caplog.text
+    assert "Maria" not in caplog.text
+
+
 def test_starting_twice_with_one_id_is_one_instance_and_another_lote_is_refused(world: World) -> None:
     runner = world.worker().runner
     first, there = runner.start(LOCAL, "p", lote_of(claim()), "PT0S")
