@@ -32,7 +32,7 @@ from umavez_systems.settings import Settings
 WORKERS = 3
 PAUSES = (0.1, 1.5)
 """Seconds between two kills."""
-RATES = ("lose_after=0.3", "lose_before=0.02", "busy=0.01")
+RATES = ("lose_after=0.3", "lose_before=0.05", "busy=0.01")
 PATIENCE = 0.6
 """Seconds per instance after which the trial is called stuck, besides a minute for all."""
 LOCAL = "local"

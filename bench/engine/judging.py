@@ -106,7 +106,7 @@ def _ours(found: Found, store: str, op: str, callers: int) -> list[Row]:
         for name, entry in both.items()
     )
     if saved := _saved(found, store, shell, op, callers):
-        note += f"; {saved:.1f} x less CPU than the limit"
+        note += f"; the limit takes {saved:.1f} x its CPU"
         both["cpu_ratio"] = {"to_limit": round(saved, 2)}
     against = {1: "limit at 1"}.get(callers, "limit's best")
     target = LIMITS.get((store, op, callers))

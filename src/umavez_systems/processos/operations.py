@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from umavez import (
+    Attempt,
     CannotTell,
     Codec,
     Event,
@@ -215,9 +217,15 @@ class Faturamento:
             # A step that was begun but has no record may have outlived it: then the payer is asked first.
             found = look(referencia) if look is not None and step.begun and attempt.number == 1 else None
             if found is None:
-                attempt.check()
+                self._prove(attempt)
                 found = act(referencia)
             return attempt.succeed(found)
+
+    def _prove(self, attempt: Attempt) -> None:
+        """Raise ClaimLost if the claim is no longer ours: a worker that was frozen meanwhile must not send."""
+        if time.monotonic() - attempt.beaten_at > self._terms.lease / 3:
+            attempt.renew()
+        attempt.check()
 
     def _asking(self, once: Once, operation: str, key: str, look: Look) -> Asking:
         name = once.plans.any(operation).key(key)

@@ -135,7 +135,7 @@ class Runner:
             self._advance(row)
         except StoreError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other instances must not wait for it
             # Without the error's text and trace: a BPMN engine's errors quote the data they met.
             LOG.error("Process %s cannot be moved on: %s", row["id"], type(error).__name__)  # noqa: TRY400
             self._set_aside(row, f"{type(error).__name__}: o processo não pôde ser movido.")

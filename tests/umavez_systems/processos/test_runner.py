@@ -14,10 +14,11 @@ import pytest
 
 from tests.umavez_systems.processos.conftest import claim
 from tests.umavez_systems.processos.worlds import LOCAL, Died, World
-from umavez import NotHappened, Status
+from umavez import ClaimLost, NotHappened, Status
 from umavez_systems.problems import Problem
-from umavez_systems.processos.domain import lote_of
+from umavez_systems.processos.domain import Lote, lote_of
 from umavez_systems.processos.engine import builtin
+from umavez_systems.processos.operations import Step, Terms
 
 
 @pytest.fixture
@@ -142,6 +143,29 @@ def test_a_worker_that_was_overtaken_writes_nothing(world: World, monkeypatch: p
 
     assert row["estado"] == "encerrado"
     assert [event for event in events(world, "p") if event[1] == "encerrado"] == [(None, "encerrado")]
+    assert len(world.submissions) == 1
+
+
+def test_a_worker_that_was_frozen_past_its_lease_does_not_send(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood still between its claim and its request, heartbeat and all, while another did the work."""
+    world.terms = Terms(lease=0.05, quiet=0)
+    frozen, other = world.worker(), world.worker()
+    monkeypatch.setattr(frozen.faturamento.once(LOCAL)._admission.heart, "begin", lambda _: None)
+    step = Step(LOCAL, "p", "Task_SubmitClaim", begun=True)
+    look = frozen.portal.protocol_of
+
+    def freeze(lote: Lote) -> Any:
+        found = look(lote)
+        time.sleep(0.02)
+        world.clock.advance(60)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(other.faturamento.submit_claim, step, lote).result()
+        return found
+
+    monkeypatch.setattr(frozen.portal, "protocol_of", freeze)
+    with pytest.raises(ClaimLost):
+        frozen.faturamento.submit_claim(step, lote_of(claim()))
+
     assert len(world.submissions) == 1
 
 
