@@ -186,6 +186,8 @@ class Attempt:
             if self._claim is None or self.lost:
                 raise ClaimLost(self.key)
             self._writes += 1
+            # Before the send: the lease runs from the store's write, which is not later than the answer.
+            sent_at = time.monotonic()
             try:
                 self._claim = self._driven(self._claim, change, f"{self._owner}/{self._writes}", pauses)
             except ClaimLost:
@@ -193,7 +195,7 @@ class Attempt:
                 self._observe("lost", self.key, self.number)
                 raise
             self.done = ends
-            self.beaten_at = time.monotonic()
+            self.beaten_at = sent_at
 
     def _driven(
         self, claim: Claim, change: Callable[[Claim, str], SwapFlow[Claim]], stamp: str, pauses: tuple[float, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,8 +31,18 @@ class AsyncSqliteStore:
 
     def __init__(self, path: Path, journal: str = "wal", *, clock: Clock = SYSTEM) -> None:
         self._store = SqliteStore(path, journal, clock=clock)
+        self._clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="umavez-sqlite")
-        self._group = TaskGroup([_ThreadLane(SqliteLane(self._store.file, clock), self._thread)])
+        self._group = TaskGroup([_ThreadLane(SqliteLane(self._store.file, self._clock), self._thread)])
+
+    def _begin_anew_after_fork(self) -> None:
+        """A forked child has no thread to commit in, and whoever queued belongs to the parent's loop."""
+        if self._pid != os.getpid():
+            self._begin()
 
     async def read(self, key: Key) -> Seen:
         """What stands under `key`."""
@@ -39,6 +50,7 @@ class AsyncSqliteStore:
 
     async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands."""
+        self._begin_anew_after_fork()
         stale = self._store.glance(expected, draft)
         return await self._group.swap(Swap(expected, draft)) if stale is None else stale
 
@@ -67,6 +79,7 @@ class AsyncSqliteStore:
         self._store.close()
 
     async def _elsewhere(self, call: Callable[..., T], *args: Any) -> T:
+        self._begin_anew_after_fork()
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
 

@@ -83,10 +83,11 @@ class Dialect:
             else "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
         )
         self.now = f"SELECT {now} AS now"
-        # A driver that a rival is giving away at this instant is passed over instead of waited for. On SQLite
-        # there is no rival: the transaction is the only one that writes.
-        lock = "" if sqlite else " FOR UPDATE SKIP LOCKED"
-        self.hold_driver = f"SELECT {_DRIVER} FROM drivers WHERE id = ? AND {FREE}{lock}"
+        # First a driver that a rival holds at this instant is passed over; only when nobody else is there is he waited
+        # for. On SQLite there is no rival: the transaction is the only one that writes.
+        hold = f"SELECT {_DRIVER} FROM drivers WHERE id = ? AND {FREE}"
+        self.hold_driver = hold if sqlite else f"{hold} FOR UPDATE SKIP LOCKED"
+        self.await_driver = hold if sqlite else f"{hold} FOR UPDATE"
         self.give_driver = (
             f"UPDATE drivers SET ride_id = ?, changed_ms = {now} WHERE id = ? AND {FREE} RETURNING {_DRIVER}"
         )

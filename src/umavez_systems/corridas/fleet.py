@@ -64,19 +64,30 @@ class Fleet:
 
         With `fence`, only a driver that stands inside it and serves its community.
         """
-        tried: set[str] = set()
+        passed: dict[str, None] = {}
         for driver in self._candidates(connection, fence, lat, lng):
-            if driver.id in tried:
-                continue
-            tried.add(driver.id)
-            row = connection.row(self.dialect.hold_driver, (driver.id,))
-            if row is None:
-                self.index.engage(driver.id, free=False)
-            elif fence is not None and not _serves(tables.driver_of(row), fence):
-                self.index.put(tables.driver_of(row))
-            elif given := connection.row(self.dialect.give_driver, (ride_id, driver.id)):
+            if driver.id not in passed:
+                passed[driver.id] = None
+                if given := self._given(connection, driver.id, fence, ride_id, wait=False):
+                    return given
+        # Some may only have been held by a rival, or by a move: nobody is told "nobody" before they are let go. In one
+        # order for everybody, so that two who wait never wait for each other.
+        for name in sorted(passed):
+            if given := self._given(connection, name, fence, ride_id, wait=True):
                 return given
         return None
+
+    def _given(self, connection: Connection, name: str, fence: Fence | None, ride_id: str, *, wait: bool) -> Row | None:
+        """Hold a driver, look at it again, and give it away; None when it is not free here."""
+        row = connection.row(self.dialect.await_driver if wait else self.dialect.hold_driver, (name,))
+        if row is None:
+            if wait:
+                self.index.engage(name, free=False)
+            return None
+        if fence is not None and not _serves(tables.driver_of(row), fence):
+            self.index.put(tables.driver_of(row))
+            return None
+        return connection.row(self.dialect.give_driver, (ride_id, name))
 
     def _candidates(self, connection: Connection, fence: Fence | None, lat: float, lng: float) -> Iterator[Driver]:
         index = self.index

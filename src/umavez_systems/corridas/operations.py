@@ -203,19 +203,22 @@ class Corridas:
     ) -> tuple[Ride, bool]:
         """Take a ride one step further, once; the same step by the same person again gives the ride as it is now."""
         step, freed = STEPS[name], None
-        with self._database.transaction() as connection:
+        with (
+            self._database.transaction() as connection,
+            self._once.joined(
+                connection.raw, step.operation, key=ride_id, scope=principal, activity=ACTIVITY, keep=self._rules.keep
+            ) as attempt,
+        ):
+            # Read after the engine let us in: a rival who was before us may have taken the ride.
             before = self._ride(connection, principal, ride_id)
             _refuse_strangers(before, name, driver, passenger)
-            with self._once.joined(
-                connection.raw, step.operation, key=ride_id, scope=principal, activity=ACTIVITY, keep=self._rules.keep
-            ) as attempt:
-                if attempt.replayed:
-                    return self._ride(connection, principal, ride_id), True
-                ride = self._stepped(connection, step, before, driver)
-                who = f"driver:{driver}" if driver is not None else f"passenger:{passenger}"
-                connection.rows(tables.INSERT_HISTORY, (ride_id, before.status.value, ride.status.value, who, reason))
-                freed = connection.row(self.fleet.dialect.free_driver, (ride_id,)) if step.frees else None
-                attempt.succeed({"rideId": ride_id, "status": ride.status.value})
+            if attempt.replayed:
+                return before, True
+            ride = self._stepped(connection, step, before, driver)
+            who = f"driver:{driver}" if driver is not None else f"passenger:{passenger}"
+            connection.rows(tables.INSERT_HISTORY, (ride_id, before.status.value, ride.status.value, who, reason))
+            freed = connection.row(self.fleet.dialect.free_driver, (ride_id,)) if step.frees else None
+            attempt.succeed({"rideId": ride_id, "status": ride.status.value})
         self._gave(ride)
         if freed is not None:
             self.fleet.index.put(tables.driver_of(freed))
