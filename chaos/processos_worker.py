@@ -22,7 +22,7 @@ def runner_of(url: str, portal: str) -> Runner:
     """A runner of its own: connections are never shared with another process."""
     database = open_database(url, 2)
     faturamento = Faturamento(open_store(database.store_url), HttpPortal(portal, timeout=5.0), terms=TERMS)
-    return Runner(database, faturamento, pause=0.05)
+    return Runner(database, faturamento, pause=0.05, hold=TERMS.lease)
 
 
 def labour(url: str, portal: str) -> None:

@@ -34,7 +34,16 @@ def open_processos(
     portal = HttpPortal(settings.portal_url, timeout=settings.portal_timeout_seconds, token=settings.portal_token)
     terms = Terms(settings.processos_lease_seconds, settings.processos_keep_seconds, settings.portal_quiet_seconds)
     faturamento = Faturamento(store, portal, codec=codec, terms=terms, observers=observers)
-    return Processos(faturamento, Runner(database, faturamento, codec=codec, pause=settings.processos_pause_seconds))
+    return Processos(
+        faturamento,
+        Runner(
+            database,
+            faturamento,
+            codec=codec,
+            pause=settings.processos_pause_seconds,
+            hold=settings.processos_lease_seconds,
+        ),
+    )
 
 
 def codec_of_environment() -> Codec:

@@ -52,6 +52,7 @@ Look = Callable[[str], Value | None]
 
 READING = Retry(
     Backoff(attempts=3, first=0.1, cap=1.0),
+    deadline=5.0,
     classify=lambda error: Trouble(Phase.NEVER_SENT if isinstance(error, PortalError) else Phase.REFUSED),
 )
 """Questions change nothing: they are asked again at once, without using up the operation's own retries."""
@@ -137,7 +138,7 @@ class Faturamento:
         OutcomeUnknown."""
 
         def look(referencia: str) -> Value | None:
-            found = self._portal.protocol_of(lote)
+            found = READING.run(lambda: self._portal.protocol_of(lote), repeatable=True)
             if found is not None and found.referencia != referencia:
                 raise Alheio("O portal tem outro lote com este número; confira e resolva o registro.")
             return None if found is None else found.result(lote)
@@ -157,7 +158,7 @@ class Faturamento:
         """Ask for the payment of a protocolo. Raises as submit_claim."""
 
         def look(referencia: str) -> Value | None:
-            found = self._portal.payment_of(operadora, protocolo)
+            found = READING.run(lambda: self._portal.payment_of(operadora, protocolo), repeatable=True)
             if found is not None and found.referencia != referencia:
                 raise Alheio("O portal tem outro pagamento deste protocolo; confira e resolva o registro.")
             return None if found is None else found.result()

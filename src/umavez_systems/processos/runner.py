@@ -63,7 +63,11 @@ class Overtaken(Exception):
 
 
 class Runner:
-    """Starts and moves process instances. `pause` is the first wait after a failure, doubled by each that follows."""
+    """Starts and moves process instances.
+
+    `pause` is the first wait after a failure, doubled by each that follows. `hold`: how long an instance is left to the
+    worker that took it before another looks; it spares double work, while only the records decide what may run.
+    """
 
     def __init__(
         self,
@@ -72,12 +76,14 @@ class Runner:
         *,
         codec: Codec | None = None,
         pause: float = 1.0,
+        hold: float = 30.0,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._database = database
         self._faturamento = faturamento
         self._codec: Codec = codec or JsonCodec()
         self._pause = pause
+        self._hold_ms = int(hold * 1000)
         self._clock = clock
 
     def start(self, principal: str, number: str | None, lote: Lote, prazo: str = "P1D") -> tuple[Row, bool]:
@@ -93,7 +99,8 @@ class Runner:
         definition = builtin()
         data = {"lote": lote.sent(), "prazo": prazo}
         run = Run(principal, number, 1, 0, definition.start(data), [Passo(None, "iniciado", definition.name)])
-        change, now = self._change(run), self._clock()
+        now = self._clock()
+        change = self._change(run, vence_em=now)
         with self._database.transaction() as connection:
             names = (definition.digest, definition.name, definition.xml)
             if tables.insert(connection, principal, number, names, change, now):
@@ -172,10 +179,9 @@ class Runner:
         return instance.definition, instance.tasks()
 
     def _drive(self, run: Run) -> None:
-        before = run.instance.tasks()
         run.instance.settle()
-        if before.items() != run.instance.tasks().items():
-            self._persist(run)
+        # Takes the instance: a rival that read the same version finds another one here and leaves it alone.
+        self._persist(run)
         while (service := run.instance.service()) is not None:
             if not self._performed(run, service):
                 return
@@ -218,9 +224,13 @@ class Runner:
         raise UmavezError(f"{service.activity} names the operation {service.operation!r}, which is not known here.")
 
     def _later(self, run: Run, service: Service, error: Exception) -> bool:
-        wish = getattr(error, "retry_after", 0.0) if isinstance(error, OperationInProgress | PortalOcupado) else 0.0
-        pause = max(min(self._pause * 2**run.falhas, LONGEST_PAUSE), wish)
-        run.falhas = min(run.falhas + 1, 16)
+        if isinstance(error, OperationInProgress):
+            # Nothing failed: somebody else's claim is waited for, as long as it says.
+            pause = max(self._pause, error.retry_after)
+        else:
+            wish = error.retry_after if isinstance(error, PortalOcupado) else 0.0
+            pause = max(min(self._pause * 2**run.falhas, LONGEST_PAUSE), wish)
+            run.falhas = min(run.falhas + 1, 16)
         text = f"{type(error).__name__}; nova tentativa em {pause:.3g} s"
         run.steps.append(Passo(service.activity, "adiada", text))
         self._persist(run, vence_em=self._clock() + int(pause * 1000))
@@ -253,7 +263,7 @@ class Runner:
         waiting = instance.service() is None
         fields: dict[str, Any] = {
             "estado": "esperando" if waiting else "ativo",
-            "vence_em": (instance.due() if waiting else None) or self._clock(),
+            "vence_em": (instance.due() if waiting else None) or self._clock() + self._hold_ms,
             "falhas": run.falhas,
         }
         return Mudanca(conteudo=conteudo, **{**fields, **changed})

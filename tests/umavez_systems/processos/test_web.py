@@ -182,7 +182,8 @@ def test_s3_05_an_answer_lost_before_acting_is_sent_again_with_evidence(
 
 
 def test_s3_05_while_the_payer_cannot_be_asked_the_outcome_stays_unknown(client: Client, payer: Payer) -> None:
-    payer.meets("lose_after", "lose_before", "error_before")
+    # Each question is asked three times at once before it counts as unanswered.
+    payer.meets("lose_after", *["lose_before"] * 3, *["error_before"] * 3)
     for _ in range(3):
         assert submit(client).json()["type"].endswith("resultado-desconhecido")
     assert submit(client).status_code == 200
