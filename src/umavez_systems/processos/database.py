@@ -35,6 +35,10 @@ CHANGE = (
     "UPDATE processos SET estado = ?, versao = versao + 1, conteudo = ?, vence_em = ?, falhas = ?, desfecho = ?,"
     " motivo = ?, mudado_em = ? WHERE principal = ? AND id = ? AND versao = ? RETURNING versao"
 )
+SET_ASIDE = (
+    "UPDATE processos SET estado = 'incidente', versao = versao + 1, vence_em = NULL, motivo = ?, mudado_em = ?"
+    " WHERE principal = ? AND id = ? AND versao = ? RETURNING versao"
+)
 INSERT_STEP = (
     "INSERT INTO processos_passos (principal, processo, versao, atividade, evento, detalhe, quando)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -81,6 +85,11 @@ def update(connection: Connection, principal: str, number: str, versao: int, cha
     values = (change.estado, change.conteudo, change.vence_em, change.falhas, change.desfecho, change.motivo, now)
     row = connection.row(CHANGE, (*values, principal, number, versao))
     return None if row is None else int(row["versao"])
+
+
+def set_aside(connection: Connection, principal: str, number: str, versao: int, motivo: str, now: int) -> bool:
+    """Make an instance an incident, its content untouched; False when somebody else was faster."""
+    return connection.row(SET_ASIDE, (motivo, now, principal, number, versao)) is not None
 
 
 def note(connection: Connection, principal: str, number: str, versao: int, steps: Sequence[Passo], now: int) -> None:

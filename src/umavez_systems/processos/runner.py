@@ -122,7 +122,10 @@ class Runner:
 
     def _advance(self, row: Row) -> None:
         with contextlib.suppress(Overtaken):
-            self._drive(Run(row["principal"], row["id"], row["versao"], row["falhas"], self._instance(row)))
+            self._drive(self._taken(row))
+
+    def _taken(self, row: Row) -> Run:
+        return Run(row["principal"], row["id"], row["versao"], row["falhas"], self._instance(row))
 
     def work(self, limit: int = 100) -> int:
         """Move on every instance whose time has come; returns how many were found."""
@@ -138,23 +141,26 @@ class Runner:
 
     def _advance_or_set_aside(self, row: Row) -> None:
         """Move an instance on; one that breaks the worker becomes an incident, so that the others go on."""
+        run: Run | None = None
         try:
-            self._advance(row)
+            run = self._taken(row)
+            self._drive(run)
+        except Overtaken:
+            return
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the other instances must not wait for it
             # Without the error's text and trace: a BPMN engine's errors quote the data they met.
             LOG.error("Process %s cannot be moved on: %s", row["id"], type(error).__name__)  # noqa: TRY400
-            self._set_aside(row, f"{type(error).__name__}: o processo não pôde ser movido.")
+            versao = row["versao"] if run is None else run.versao
+            self._set_aside(row, versao, f"{type(error).__name__}: o processo não pôde ser movido.")
 
-    def _set_aside(self, row: Row, motivo: str) -> None:
-        change = Mudanca("incidente", row["conteudo"], None, row["falhas"], motivo=motivo)
+    def _set_aside(self, row: Row, versao: int, motivo: str) -> None:
         now = self._clock()
         with self._database.transaction() as connection:
-            versao = tables.update(connection, row["principal"], row["id"], row["versao"], change, now)
-            if versao is not None:
+            if tables.set_aside(connection, row["principal"], row["id"], versao, motivo, now):
                 steps = [Passo(None, "incidente", motivo)]
-                tables.note(connection, row["principal"], row["id"], versao, steps, now)
+                tables.note(connection, row["principal"], row["id"], versao + 1, steps, now)
 
     def row(self, principal: str, number: str) -> Row:
         """One instance. Raises a 404 problem."""

@@ -216,6 +216,25 @@ def test_an_instance_that_cannot_be_read_is_set_aside_and_the_others_go_on(
     assert "Maria" not in caplog.text
 
 
+def test_an_operation_that_breaks_the_worker_makes_an_incident_that_can_be_resumed(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = world.worker()
+    worker.runner.start(LOCAL, "p", lote_of(claim()), "PT0S")
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("Maria")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.faturamento, "submit_claim", broken)
+        worker.runner.work()
+    row = worker.runner.row(LOCAL, "p")
+
+    assert (row["estado"], row["motivo"]) == ("incidente", "RuntimeError: o processo não pôde ser movido.")
+    assert "Maria" not in caplog.text
+    assert worker.runner.advance(LOCAL, "p", force=True)["desfecho"] == "End_Paid"
+
+
 def test_starting_twice_with_one_id_is_one_instance_and_another_lote_is_refused(world: World) -> None:
     runner = world.worker().runner
     first, there = runner.start(LOCAL, "p", lote_of(claim()), "PT0S")
