@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,25 @@ def test_metrics_are_closed_where_the_systems_are(database: str, serving: Any) -
         assert client.get("/metrics", headers={"Authorization": "Bearer 0123456789abcdef"}).status_code == 200
 
 
-def test_every_command_on_the_start_page_works_as_printed(client: httpx.Client) -> None:
+@pytest.fixture
+def portal(tmp_path: Path) -> Iterator[str]:
+    """The simulated payer that the start page asks to be started first, in a process of its own."""
+    words = [UMAVEZ, "processos", "portal", "--port", "0", "--database", str(tmp_path / "portal.db")]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert server.stdout is not None
+    try:
+        yield server.stdout.readline().strip()
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_every_command_on_the_start_page_works_as_printed(database: str, portal: str, serving: Any) -> None:
+    with serving(Settings(database=database, portal_url=portal)) as client:
+        run_start_page(client)
+
+
+def run_start_page(client: httpx.Client) -> None:
     page = client.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     address = f"http://{client.base_url.host}:{client.base_url.port}"
