@@ -172,6 +172,18 @@ class Propostas:
             raise not_found("proposta", number)
         return tables.proposta_of(row, row["idempotencia_key"])
 
+    def cliente_of_key(self, caller: Caller) -> Cliente | None:
+        """The cliente that the caller's key made, if it made one."""
+        with self._database.statements() as connection:
+            row = connection.row(tables.CLIENTE_BY_KEY, (caller.column,))
+        return None if row is None else tables.cliente_of(row, caller.shown)
+
+    def proposta_of_key(self, caller: Caller) -> Proposta | None:
+        """The proposta that the caller's key made, if it made one."""
+        with self._database.statements() as connection:
+            row = connection.row(tables.PROPOSTA_BY_KEY, (caller.column,))
+        return None if row is None else tables.proposta_of(row, caller.shown)
+
     def cliente(self, principal: str, number: int) -> Cliente:
         """One cliente. Raises a 404 problem."""
         with self._database.statements() as connection:

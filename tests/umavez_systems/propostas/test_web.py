@@ -83,6 +83,16 @@ def test_s0_04_the_key_is_looked_up_before_the_unique_email(client: Client) -> N
     assert clash.json()["type"].endswith("email-em-uso")
 
 
+def test_s0_04_a_used_key_answers_whatever_body_it_comes_with(proposta: Client) -> None:
+    for body in ("{}", "{", '{"nome": ""}'):
+        again = post(proposta, "/clientes", body, "client-001")
+        assert (again.status_code, again.json()["nome"]) == (200, "João Silva")
+        assert again.headers["idempotent-replayed"] == "true"
+    assert post(proposta, "/propostas", "{}", "proposta-001").json()["versao"] == 1
+    assert post(proposta, "/clientes", "{}", "client-001", Prefer="handling=strict").status_code == 422
+    assert post(proposta, "/clientes", "{}", "client-unused").status_code == 422
+
+
 def test_s0_05_s0_06_a_proposta_keeps_its_first_value_exactly(proposta: Client, settings: Settings) -> None:
     again = post(proposta, "/propostas", '{"cliente_id": 1, "valor": 2000.00}', "proposta-001")
 
