@@ -9,8 +9,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from umavez import ConfigurationError, Key, NotStorable, Once
+from umavez.cli.app import app
 from umavez.seal import VARIABLE, SealedCodec, new_key
 
 KEY = Key("hospital", "submit_claim", "1")
@@ -28,6 +30,22 @@ def test_s3_09_a_sealed_result_cannot_be_read_in_the_file_and_is_replayed(tmp_pa
     assert not [file for file in tmp_path.iterdir() if b"Canary" in file.read_bytes()]
     stored = sqlite3.connect(tmp_path / "r.db").execute("SELECT result_data FROM idempotency_records").fetchone()[0]
     assert json.loads(stored)["$sealed"][0] == "a"
+
+
+def test_a_result_resolved_by_hand_is_sealed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, f"a:{new_key()}")
+    url = f"sqlite:///{tmp_path}/r.db"
+    once = Once(url, scope="hospital", codec=SealedCodec.from_environment())
+    with pytest.raises(TimeoutError), once.attempt("submit_claim", key="1", unknown="hold"):
+        raise TimeoutError
+    words = ["records", "resolve", "hospital", "submit_claim", "1", "--store", url, "--by", "ana", "--reason", "seen"]
+
+    done = CliRunner().invoke(app, [*words, "--happened", '{"patient": "Maria Canary"}'])
+
+    assert done.exit_code == 0, done.output
+    assert once.run("submit_claim", key="1", call=lambda: None, unknown="hold").value == {"patient": "Maria Canary"}
+    once.close()
+    assert not [file for file in tmp_path.iterdir() if b"Canary" in file.read_bytes()]
 
 
 def test_old_keys_open_and_the_newest_seals() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import suppress
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from umavez.cli.durations import seconds
 from umavez.cli.options import AsJson, OlderThan, StoreUrl, named, opened
 from umavez.cli.records import KeyValue, OperationName, Scope, group
-from umavez.core.codec import JsonCodec
+from umavez.core.codec import Codec, JsonCodec
 from umavez.core.key import Key
 from umavez.core.policy import Answer, Happened, NotHappened
 from umavez.core.resolution import AlreadySettled
@@ -99,7 +100,7 @@ def release(
 def _decide(url: str, key: Key, answer: Answer, by: str, reason: str, *, override: bool, keep: float = 86400.0) -> None:
     if not by.strip() or not reason.strip():
         raise ConfigurationError("--by and --reason must not be empty; both are kept as evidence.")
-    with Once(url, scope=key.scope, codec=AsWritten()) as once:
+    with Once(url, scope=key.scope, codec=_codec()) as once:
         # Declared here because nobody can ask the application how long it keeps this operation's outcomes.
         once.plans.declared(key.operation, {"unknown": "hold", "keep": keep})
         try:
@@ -121,6 +122,17 @@ class AsWritten:
     def decode(self, text: str, key: Key) -> Any:
         """The text itself."""
         return text
+
+
+def _codec() -> Codec:
+    """The text as it is, sealed where the application seals: a result typed in here is as private as any other."""
+    if not os.environ.get("UMAVEZ_SEAL_KEYS"):
+        return AsWritten()
+    try:
+        from umavez.seal import SealedCodec  # noqa: PLC0415  # needs umavez[seal], only where keys are set
+    except ModuleNotFoundError as missing:
+        raise ConfigurationError("UMAVEZ_SEAL_KEYS is set; run: pip install 'umavez[seal]'.") from missing
+    return SealedCodec.from_environment(AsWritten())
 
 
 def _checked(text: str, key: Key) -> str:

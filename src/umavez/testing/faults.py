@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from umavez.stores import AsyncStore, Store
 T = TypeVar("T")
 
 
-class Tapped:
+class Tapped(ABC):
     """A store whose every call goes through `_call`; what a fault does, it does there."""
 
     def __init__(self, store: Store, nth: int) -> None:
@@ -45,8 +46,9 @@ class Tapped:
             due = self.calls == self._nth
         return self._fault(verb) if due else verb()
 
+    @abstractmethod
     def _fault(self, verb: Callable[[], T]) -> T:
-        raise NotImplementedError
+        """What the call that is due meets."""
 
     def read(self, key: Key) -> Seen:
         """See Store.read."""
@@ -112,7 +114,7 @@ class Stall(Tapped):
         self._gate.set()
 
 
-class AsyncTapped:
+class AsyncTapped(ABC):
     """See Tapped."""
 
     def __init__(self, store: AsyncStore, nth: int) -> None:
@@ -129,8 +131,9 @@ class AsyncTapped:
         self.calls += 1
         return await (self._fault(verb) if self.calls == self._nth else verb())
 
+    @abstractmethod
     async def _fault(self, verb: Callable[[], Awaitable[T]]) -> T:
-        raise NotImplementedError
+        """What the call that is due meets."""
 
     async def read(self, key: Key) -> Seen:
         """See Store.read."""
