@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("django")
 from django.conf import settings
 
 if not settings.configured:

@@ -132,9 +132,9 @@ def test_rows_come_whole_whatever_cursor_the_caller_prefers(postgres_url: str, m
         assert Sequences().next_number(connection, "loja", "dicts") == 1
 
 
+@pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)
 def test_a_connection_that_commits_at_once_is_refused(place: Place) -> None:
-    if place.kind == "sqlite":
-        pytest.skip("there a transaction is begun instead")
+    """On SQLite a transaction is begun instead."""
     with closing(place.connect()) as connection:
         if place.kind == "postgresql":
             connection.autocommit = True

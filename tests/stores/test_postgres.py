@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 
 from umavez.clock import SYSTEM, Clock
@@ -17,13 +18,11 @@ from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Settled, Status
 from umavez.errors import ConfigurationError, NotStorable, SchemaOutdated, StoreUnavailable
+from umavez.stores import postgres
+from umavez.stores import postgres_sql as sql
+from umavez.stores import postgres_target as target
+from umavez.stores import postgres_values as values
 from umavez.stores.grouping import ThreadGroup
-
-psycopg = pytest.importorskip("psycopg")
-postgres = pytest.importorskip("umavez.stores.postgres")
-sql = pytest.importorskip("umavez.stores.postgres_sql")
-values = pytest.importorskip("umavez.stores.postgres_values")
-target = pytest.importorskip("umavez.stores.postgres_target")
 
 
 def new_key() -> Key:

@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Settled, Status
 from umavez.errors import OperationInProgress, StoreUnavailable, StoreUncertain
-
-psycopg = pytest.importorskip("psycopg")
-postgres = pytest.importorskip("umavez.stores.postgres")
+from umavez.stores import postgres
 
 
 def new_key() -> Key:

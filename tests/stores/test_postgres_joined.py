@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 
 from umavez.core.flow import Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Settled, Status
 from umavez.errors import ConfigurationError, OperationInProgress, StoreUnavailable
-
-psycopg = pytest.importorskip("psycopg")
-postgres = pytest.importorskip("umavez.stores.postgres")
-
+from umavez.stores import postgres
 
 PATIENCE = "-c lock_timeout=2000"
 """A joined claim must never block in the server; if it does, the test fails instead of hanging."""
