@@ -23,6 +23,7 @@ LAYERS = [
     (
         "umavez.sql",
         "umavez.stamps",
+        "umavez.aio_lock",
         "umavez.outcome",
         "umavez.plan",
         "umavez.attempt",
@@ -53,6 +54,7 @@ RENAMED = {
     "open_async_store": "open_store",
     "async_driver_connection": "driver_connection",
     "asyncio": "threading",
+    "TaskLock": "threading.Lock",
     "umavez_async_attempt": "umavez_attempt",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -163,7 +165,7 @@ def test_twins_differ_by_await_only(sync: str, tasks: str) -> None:
 
 def test_the_twin_check_notices_one_word(tmp_path: Path) -> None:
     changed = tmp_path / "attempt.py"
-    changed.write_text((SOURCE / "attempt.py").read_text().replace("self.done = ends", "self.done = True"))
+    changed.write_text((SOURCE / "attempt.py").read_text().replace("self.beaten_at = sent_at", "self.beaten_at = 0.0"))
     assert plain_functions(changed) != plain_functions(SOURCE / "aio_attempt.py")
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, assert_never
+from typing import Any, NoReturn, assert_never
 
-from umavez.attempt import CURRENT, Attempt, drive
+from umavez.attempt import CURRENT, PAUSES, Attempt, drive
+from umavez.core.drafts import claiming
+from umavez.core.flow import Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Answer, CannotTell, Happened, NotHappened
 from umavez.core.protocol import (
     Asking,
     Busy,
+    Claim,
     Doubtful,
     Exhausted,
     Granted,
@@ -20,6 +23,8 @@ from umavez.core.protocol import (
     Replay,
     Verdict,
     admit,
+    admitted,
+    glimpsed,
 )
 from umavez.core.record import Record
 from umavez.errors import (
@@ -28,6 +33,7 @@ from umavez.errors import (
     OperationInProgress,
     OutcomeUnknown,
     Reentered,
+    StoreUncertain,
 )
 from umavez.heart import Heart
 from umavez.outcome import Observe, Outcome
@@ -51,32 +57,39 @@ class Admission:
         self._waiters: dict[bytes, threading.Event] = {}
         self.heart = Heart()
 
-    def enter(self, plan: Plan, intent: Intent) -> Entered:
-        """What the caller may do. Raises the error that names why it may do nothing."""
-        _refuse_reentry(intent.key, plan)
-        verdict = self._verdict(plan, intent)
-        if type(verdict) is Busy and plan.policy.wait > 0:
-            verdict = self._waited(plan, intent, verdict)
-        if isinstance(verdict, Replay):
-            self._observe("replayed", intent.key, verdict.record.attempt)
-            return verdict.record
-        if isinstance(verdict, Granted):
-            return self._granted(plan, verdict)
-        return self._entered(plan, intent, verdict)
+    def enter(
+        self, plan: Plan, intent: Intent, store: Store | None = None, pauses: tuple[float, ...] = PAUSES
+    ) -> Entered:
+        """What the caller may do. Raises the error that names why it may do nothing.
 
-    def enter_joined(self, plan: Plan, intent: Intent, store: Store) -> Entered:
-        """As `enter`, inside the caller's transaction: nothing is waited for here and nothing tried twice."""
-        _refuse_reentry(intent.key, plan)
-        verdict = drive(admit(intent, plan.policy, STAMPS.owner()), store)
+        `store` and `pauses` are those of a caller who joins a transaction. The common verdicts are told here;
+        everything else is `admit`'s, from the same first swap on.
+        """
+        if CURRENT.get() is not None:
+            refuse_reentry(intent.key, plan)
+        if store is None:
+            store = self._store
+        policy = plan.policy
+        draft = claiming(intent, policy, STAMPS.owner())
+        try:
+            reply = store.swap(None, draft)
+        except StoreUncertain:
+            # Sent again as it is: a claim that was written is recognised by its stamp.
+            reply = store.swap(None, draft)
+        if type(reply) is Swapped:
+            claim = tuple.__new__(Claim, (draft, reply.fence, reply.now))  # see core/drafts.py
+            return Attempt(store, plan, intent.key, claim, self._observe, False, pauses)
+        verdict = glimpsed(intent, policy, draft, reply)
         if type(verdict) is Replay:
-            self._observe("replayed", intent.key, verdict.record.attempt)
-            return verdict.record
-        if type(verdict) is Granted:
-            return Attempt(store, plan, intent.key, verdict.claim, self._observe, pauses=())
-        return self._entered(plan, intent, verdict)
+            record = verdict.record
+            self._observe("replayed", record.key, record.attempt)
+            return record
+        if verdict is None:
+            verdict = drive(admitted(intent, policy, draft, reply), store)
+        return self._entered(plan, intent, verdict, store, pauses)
 
-    def _verdict(self, plan: Plan, intent: Intent) -> Verdict:
-        return drive(admit(intent, plan.policy, STAMPS.owner()), self._store)
+    def _verdict(self, plan: Plan, intent: Intent, store: Store) -> Verdict:
+        return drive(admit(intent, plan.policy, STAMPS.owner()), store)
 
     def _waited(self, plan: Plan, intent: Intent, verdict: Verdict) -> Verdict:
         """Ask again until the key is settled or free, at most for the policy's `wait`."""
@@ -87,18 +100,30 @@ class Admission:
             poll = next(polls, POLLS[-1])
             done = self._waiters.setdefault(intent.key.digest, threading.Event())
             _wait(done, min(poll, max(deadline - time.monotonic(), 0.0)))
-            verdict = self._verdict(plan, intent)
+            verdict = self._verdict(plan, intent, self._store)
         return verdict
 
-    def _entered(self, plan: Plan, intent: Intent, verdict: Verdict) -> Entered:  # one case per verdict
+    def _entered(
+        self, plan: Plan, intent: Intent, verdict: Verdict, store: Store, pauses: tuple[float, ...]
+    ) -> Entered:
+        if type(verdict) is Busy and plan.policy.wait > 0:
+            verdict = self._waited(plan, intent, verdict)
         key = intent.key
         match verdict:
-            case Granted():
-                return self._granted(plan, verdict)
-            case Asking():
-                return self._asked(plan, verdict)
+            case Granted(claim, taken_over):
+                if taken_over is not None:
+                    self._observe("taken_over", key, claim.draft.attempt)
+                return Attempt(store, plan, key, claim, self._observe, False, pauses)
+            case Asking(claim, doubtful):
+                return self._asked(doubtful, Attempt(store, plan, key, claim, self._observe, False, pauses))
             case Replay(record):
+                self._observe("replayed", key, record.attempt)
                 return record
+            case _:
+                return self._refuse(key, verdict)
+
+    def _refuse(self, key: Key, verdict: Busy | Mismatched | Exhausted | Doubtful) -> NoReturn:
+        match verdict:
             case Busy(retry_after):
                 self._observe("busy", key, 0)
                 raise OperationInProgress(key, max(retry_after, 1) / 1000)
@@ -114,19 +139,13 @@ class Admission:
             case _:
                 assert_never(verdict)
 
-    def _granted(self, plan: Plan, granted: Granted) -> Attempt:
-        draft = granted.claim.draft
-        if granted.taken_over is not None:
-            self._observe("taken_over", draft.key, draft.attempt)
-        return Attempt(self._store, plan, draft.key, granted.claim, self._observe)
-
-    def _asked(self, plan: Plan, asking: Asking) -> Entered:
+    def _asked(self, doubtful: Record, attempt: Attempt) -> Entered:
         """Ask the far side about an attempt without an answer, holding the claim meanwhile."""
-        doubtful = asking.doubtful
-        attempt = Attempt(self._store, plan, doubtful.key, asking.claim, self._observe)
-        self.heart.begin(attempt)
+        plan = attempt.plan
+        if plan.policy.heartbeat:
+            self.heart.begin(attempt)
         try:
-            answer = _answer(plan, doubtful)
+            answer = answer_of(plan, doubtful)
         finally:
             self.heart.end(attempt)
         self._observe("asked", doubtful.key, doubtful.attempt)
@@ -157,7 +176,7 @@ class Admission:
             done.set()
 
 
-def _answer(plan: Plan, doubtful: Record) -> Answer:
+def answer_of(plan: Plan, doubtful: Record) -> Answer:
     """The far side's answer. An error of the asking code is no answer: it never counts as "did not happen"."""
     ask: Any = plan.policy.unknown
     try:
@@ -169,7 +188,8 @@ def _answer(plan: Plan, doubtful: Record) -> Answer:
     return CannotTell(f"unknown= answered {type(answer).__name__} instead of Happened, NotHappened or CannotTell")
 
 
-def _refuse_reentry(key: Key, plan: Plan) -> None:
+def refuse_reentry(key: Key, plan: Plan) -> None:
+    """Raise Reentered when an attempt at `key` is running around this one: it would wait for itself."""
     running = CURRENT.get()
     while running is not None:
         if running.key == key:

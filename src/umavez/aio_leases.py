@@ -144,7 +144,7 @@ class AsyncLeased(AsyncAttempt):
 
     async def release(self) -> None:
         """Give the lease back. Raises ClaimLost."""
-        await self._end("released", lambda claim, stamp: flows.release(claim, self.plan.keep_ms, stamp))
+        await self._write(flows.releasing, (self.plan.keep_ms,), "released")
 
     async def guard(self, connection: Any, wait: float) -> None:
         """Prove in the caller's transaction that the claim stands. Raises ClaimLost."""

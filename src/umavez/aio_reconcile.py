@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from umavez.aio import AsyncOnce
-from umavez.aio_admission import _answer as answer_of
+from umavez.aio_admission import answer_of
 from umavez.aio_attempt import AsyncAttempt, drive
+from umavez.core.drafts import failing
 from umavez.core.policy import CannotTell, Happened
-from umavez.core.protocol import Asking, fail
+from umavez.core.protocol import Asking
 from umavez.core.reconciliation import Pace, Report, fairly, inquire, standing
 from umavez.core.record import Query, Record, Status
 from umavez.errors import ClaimLost, StoreError
@@ -164,12 +165,8 @@ class AsyncInquiry(AsyncAttempt):
 
     async def free(self, reason: str) -> None:
         """Free the key: it never happened. Counts no attempt, for none was made. Raises ClaimLost."""
-        text = self._noted("not happened", reason)
-        keep = self.plan.keep_ms
-        await self._end(
-            "failed",
-            lambda claim, stamp: fail(claim._replace(draft=claim.draft._replace(evidence=text)), reason, keep, stamp),
-        )
+        words = (reason, self.plan.keep_ms, self._noted("not happened", reason))
+        await self._write(failing, words, "failed")
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

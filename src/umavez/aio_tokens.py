@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from umavez.aio import AsyncOnce
-from umavez.aio_admission import AsyncAdmission, Entered
-from umavez.aio_admission import _refuse_reentry as refuse_reentry
-from umavez.aio_attempt import CURRENT, AsyncAttempt, drive
+from umavez.aio_admission import AsyncAdmission, Entered, refuse_reentry
+from umavez.aio_attempt import CURRENT, PAUSES, AsyncAttempt, drive
 from umavez.core import token as flows
 from umavez.core.fingerprint import fingerprint
 from umavez.core.key import Key
-from umavez.core.protocol import Granted, Intent, Replay, Verdict
+from umavez.core.protocol import Intent, Verdict
 from umavez.core.record import Instant, Query, Record, Status
 from umavez.core.token import TokenState, digest_of
 from umavez.core.token_errors import (
@@ -241,23 +240,21 @@ class AsyncRedeemer(AsyncOnce):
 class AsyncTokenAdmission(AsyncAdmission):
     """Lets in whoever holds a token of its own that can still be redeemed or was."""
 
-    async def enter_joined(self, plan: Plan, intent: Intent, store: AsyncStore) -> Entered:
+    async def enter(
+        self, plan: Plan, intent: Intent, store: AsyncStore | None = None, pauses: tuple[float, ...] = PAUSES
+    ) -> Entered:
         """As AsyncAdmission's, by the rules of tokens."""
         refuse_reentry(intent.key, plan)
-        verdict = await self._judged(plan, intent, STAMPS.owner(), store)
-        if type(verdict) is Replay:
-            self._observe("replayed", intent.key, verdict.record.attempt)
-            return verdict.record
-        if type(verdict) is Granted:
-            return AsyncAttempt(store, plan, intent.key, verdict.claim, self._observe, pauses=())
-        return await self._entered(plan, intent, verdict)
+        store = store or self._store
+        return await self._entered(plan, intent, await self._verdict(plan, intent, store), store, pauses)
 
-    async def _verdict(self, plan: Plan, intent: Intent) -> Verdict:
+    async def _verdict(self, plan: Plan, intent: Intent, store: AsyncStore) -> Verdict:
         owner = STAMPS.owner()
         try:
-            return await self._judged(plan, intent, owner, self._store)
+            return await self._judged(plan, intent, owner, store)
         except StoreUncertain:
-            return await self._judged(plan, intent, owner, self._store)
+            # Under the same stamp: a claim whose answer was lost is recognised.
+            return await self._judged(plan, intent, owner, store)
 
     async def _judged(self, plan: Plan, intent: Intent, stamp: str, store: AsyncStore) -> Verdict:
         try:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
-from umavez.core.flow import Flow, Swap, SwapFlow
+from umavez.core.drafts import checkpointing, doubting, failing, renewing, rerunning, settling
+from umavez.core.flow import Flow, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
-from umavez.core.protocol import Claim, checkpoint, doubt, fail, renew, rerun, settle
-from umavez.core.record import Settled
+from umavez.core.protocol import Claim, change, changed
+from umavez.core.record import Draft, Settled
 from umavez.core.resolution import noted
 from umavez.errors import ClaimLost, NotStorable, OperationInProgress, StoreError, StoreUncertain, UmavezError
 from umavez.outcome import Observe, Outcome, downstream_key
@@ -21,6 +22,8 @@ from umavez.stores import Store
 T = TypeVar("T")
 PAUSES = (0.05, 0.25, 1.0)
 """Seconds between tries to record an outcome: the effect has happened, so a hiccup of the store must not lose it."""
+
+_new = tuple.__new__  # as in core/drafts.py, and for the same reason
 
 CURRENT: ContextVar[Attempt | None] = ContextVar("umavez_attempt", default=None)
 
@@ -55,6 +58,13 @@ class Attempt:
     `progress`: what the last checkpoint of an earlier attempt kept.
     """
 
+    outcome: Any = None
+    lost = False
+    done = False
+    replayed = False
+    parent: Attempt | None = None
+    _writes = 0
+
     def __init__(
         self,
         store: Store,
@@ -67,21 +77,18 @@ class Attempt:
     ) -> None:
         self.key = key
         self.plan = plan
-        self.outcome: Any = None
-        self.replayed = replayed
-        self.lost = False
-        self.done = replayed
-        self.fence = 0 if claim is None else claim.fence
-        self.number = 1 if claim is None else claim.draft.attempt
-        self.parent: Attempt | None = None
-        self.beaten_at = self.began_at = time.monotonic()
         self._claim = claim
         self._store = store
         self._observe = observe
-        self._lock = threading.Lock()
-        self._writes = 0
         self._pauses = pauses
-        self._owner = "" if claim is None else claim.draft.stamp
+        self._lock = threading.Lock()
+        if claim is None:
+            self.fence, self.number, self._owner = 0, 1, ""
+        else:
+            self.fence, self.number, self._owner = claim.fence, claim.draft.attempt, claim.draft.stamp
+        if replayed:
+            self.replayed = self.done = True
+        self.beaten_at = self.began_at = time.monotonic()
 
     @property
     def progress(self) -> Any:
@@ -101,50 +108,49 @@ class Attempt:
     def checkpoint(self, progress: Any) -> None:
         """Keep how far this attempt got, for whoever continues; renews the lease too. Raises ClaimLost."""
         text = self.plan.codec.encode(progress, self.key)
-        self._write(lambda claim, stamp: checkpoint(claim, text, stamp), self._pauses)
+        self._write(checkpointing, (text,))
 
     def renew(self) -> None:
         """Extend the lease. Raises ClaimLost; a heartbeat does this by itself while the code runs."""
         if not self.done:
-            self._write(renew, ())
+            self._write(renewing, (), pauses=())
 
     def succeed(self, value: Any = None) -> Outcome[Any]:
         """Keep `value` as the outcome. Raises ClaimLost, or NotStorable (it happened, but cannot be replayed)."""
         try:
             settled, reason = self.plan.kept(self.key, value)
         except NotStorable as error:
-            self._settle(Settled(True, None), message(error), "succeeded")
+            self._write(settling, (Settled(True, None), self.plan.keep_ms, message(error)), "succeeded")
             error.value = value
             raise
-        self._settle(settled, reason, "succeeded")
+        self._write(settling, (settled, self.plan.keep_ms, reason), "succeeded")
         self.outcome = value
-        return Outcome(value, False, self.number, self.key)
+        return _new(Outcome, (value, False, self.number, self.key))
 
     def refuse(self, error: Exception) -> NoReturn:
         """Keep `error` as the final outcome and raise it, now and on every replay."""
-        self._settle(self.plan.refusal(self.key, error), message(error), "refused")
+        self._refuse(error, message(error))
         raise error
 
     def adopt(self, value: Any, evidence: str) -> Outcome[Any]:
         """Keep what the far side says happened, with the evidence for it."""
         settled, reason = self.plan.kept(self.key, value)
-        self._settle(settled, reason, "adopted", self._noted("adopted", evidence))
+        words = (settled, self.plan.keep_ms, reason, self._noted("adopted", evidence))
+        self._write(settling, words, "adopted")
         return Outcome(value, True, self.number, self.key)
 
     def rerun(self, evidence: str) -> None:
         """Go on to run: the far side says it never happened."""
-        text = self._noted("not happened", evidence)
-        self._write(lambda claim, stamp: rerun(claim, text, stamp), self._pauses)
+        self._write(rerunning, (self._noted("not happened", evidence),))
         self.number += 1
 
     def give_up(self, evidence: str) -> None:
         """Leave the outcome unknown: the far side could not tell."""
-        text = self._noted("cannot tell", evidence)
-        self._end("unknown", lambda claim, stamp: doubt(claim, evidence, stamp, text))
+        self._write(doubting, (evidence, self._noted("cannot tell", evidence)), "unknown")
 
     def exhaust(self, evidence: str) -> None:
         """Leave it failed: it never happened, and no retry is left."""
-        self._end("failed", lambda claim, stamp: fail(claim, evidence, self.plan.keep_ms, stamp))
+        self._write(failing, (evidence, self.plan.keep_ms), "failed")
 
     def fail(self, error: BaseException) -> None:
         """Record what the policy makes of `error`: a final refusal, a failure that frees the key, or doubt."""
@@ -152,11 +158,11 @@ class Attempt:
             return
         policy, text = self.plan.policy, message(error)
         if isinstance(error, policy.final):
-            self._settle(self.plan.refusal(self.key, error), text, "refused")
+            self._refuse(error, text)
         elif isinstance(error, policy.free) or policy.reruns():
-            self._end("failed", lambda claim, stamp: fail(claim, text, self.plan.keep_ms, stamp))
+            self._write(failing, (text, self.plan.keep_ms), "failed")
         else:
-            self._end("unknown", lambda claim, stamp: doubt(claim, text, stamp))
+            self._write(doubting, (text,), "unknown")
 
     def fail_quietly(self, error: BaseException) -> None:
         """As `fail`; a store that cannot be reached adds a note to `error` instead of hiding it."""
@@ -165,48 +171,71 @@ class Attempt:
         except (StoreError, ClaimLost, NotStorable) as trouble:
             error.add_note(f"umavez could not record this failure: {trouble}")
 
-    def _settle(self, settled: Settled, error: str | None, kind: str, evidence: str | None = None) -> None:
-        keep = self.plan.keep_ms
-        self._end(kind, lambda claim, stamp: settle(claim, settled, keep, stamp, error=error, evidence=evidence))
+    def _refuse(self, error: BaseException, text: str) -> None:
+        self._write(settling, (self.plan.refusal(self.key, error), self.plan.keep_ms, text), "refused")
 
-    def _end(self, kind: str, change: Callable[[Claim, str], SwapFlow[Claim]]) -> None:
+    def _write(
+        self,
+        drafting: Callable[..., Draft],
+        words: tuple[Any, ...],
+        ends: str | None = None,
+        pauses: tuple[float, ...] | None = None,
+    ) -> None:
+        """Put what `drafting` makes of the claim's draft, a new stamp and `words` in the draft's place.
+
+        `ends`: the attempt is over with it, and observers hear this word. Raises ClaimLost.
+        """
+        with self._lock:
+            claim = self._claim
+            if self.done or claim is None or self.lost:
+                return self._too_late(ends)
+            self._writes += 1
+            draft = drafting(claim.draft, f"{self._owner}/{self._writes}", *words)
+            # Before the send: the lease runs from the store's write, which is not later than the answer.
+            sent_at = time.monotonic()
+            try:
+                reply = self._store.swap(claim.draft.stamp, draft)
+                if type(reply) is Swapped:
+                    self._claim = _new(Claim, (draft, claim.fence, reply.now))
+                else:
+                    self._claim = drive(changed(claim, draft, reply), self._store)
+            except (StoreError, OperationInProgress) as error:
+                self._claim = self._insisted(claim, draft, self._pauses if pauses is None else pauses, error)
+            except ClaimLost:
+                raise self._losing() from None
+            self.beaten_at = sent_at
+            if ends is not None:
+                self.done = True
+        if ends is not None:
+            self._observe(ends, self.key, self.number, time.monotonic() - self.began_at)
+        return None
+
+    def _too_late(self, ends: str | None) -> None:
+        """What a write that comes after the end is told; a renewal has nothing left to do."""
+        if self.done and ends is None:
+            return
         if self.replayed:
             raise UmavezError(f"{self.plan.operation} was replayed; look at .outcome instead of settling it again.")
         if self.done:
             raise UmavezError(f"This attempt at {self.plan.operation} is settled already.")
-        self._write(change, self._pauses, ends=True)
-        self._observe(kind, self.key, self.number, time.monotonic() - self.began_at)
+        raise ClaimLost(self.key)
 
-    def _write(
-        self, change: Callable[[Claim, str], SwapFlow[Claim]], pauses: tuple[float, ...], *, ends: bool = False
-    ) -> None:
-        with self._lock:
-            if self.done:
-                return
-            if self._claim is None or self.lost:
-                raise ClaimLost(self.key)
-            self._writes += 1
-            # Before the send: the lease runs from the store's write, which is not later than the answer.
-            sent_at = time.monotonic()
+    def _losing(self) -> ClaimLost:
+        self.lost = True
+        self._observe("lost", self.key, self.number)
+        return ClaimLost(self.key)
+
+    def _insisted(self, claim: Claim, draft: Draft, pauses: tuple[float, ...], error: UmavezError) -> Claim:
+        # What may have been written is looked at again at once; what was not may wait for the store to recover.
+        for pause in (0.0, *pauses) if isinstance(error, StoreUncertain) else pauses:
+            time.sleep(pause)
             try:
-                self._claim = self._driven(self._claim, change, f"{self._owner}/{self._writes}", pauses)
+                return drive(change(claim, draft), self._store)
+            except (StoreError, OperationInProgress) as again:
+                error = again
             except ClaimLost:
-                self.lost = True
-                self._observe("lost", self.key, self.number)
-                raise
-            self.done = ends
-            self.beaten_at = sent_at
-
-    def _driven(
-        self, claim: Claim, change: Callable[[Claim, str], SwapFlow[Claim]], stamp: str, pauses: tuple[float, ...]
-    ) -> Claim:
-        """Carry out one change, trying again while the store fails: a repeated swap is recognised by its stamp."""
-        for pause in pauses:
-            try:
-                return drive(change(claim, stamp), self._store)
-            except (StoreError, OperationInProgress):
-                time.sleep(pause)
-        return drive(change(claim, stamp), self._store)
+                raise self._losing() from None
+        raise error
 
     def _noted(self, what: str, reason: str) -> str:
         claim = self._claim

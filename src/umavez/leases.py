@@ -148,7 +148,7 @@ class Leased(Attempt):
 
     def release(self) -> None:
         """Give the lease back. Raises ClaimLost."""
-        self._end("released", lambda claim, stamp: flows.release(claim, self.plan.keep_ms, stamp))
+        self._write(flows.releasing, (self.plan.keep_ms,), "released")
 
     def guard(self, connection: Any, wait: float) -> None:
         """Prove in the caller's transaction that the claim stands. Raises ClaimLost."""

@@ -101,7 +101,8 @@ class Once:
         """Carry out a declared operation once; the path that every other way in takes."""
         entered = self._admission.enter(plan, intent)
         if type(entered) is Record:
-            return Outcome(self._shown(plan, entered), True, entered.attempt, entered.key)
+            value = plan.stored(entered) if plan.replay is None else self._shown(plan, entered)
+            return tuple.__new__(Outcome, (value, True, entered.attempt, entered.key))  # see core/drafts.py
         if type(entered) is Outcome:
             return entered
         attempt: Attempt = entered  # type: ignore[assignment]  # what is neither record nor outcome is an attempt
@@ -169,7 +170,7 @@ class Once:
         plan = self.plans.of(operation, JOINED | options)
         intent = plan.intent(key, fingerprint, process_instance, activity, scope)
         store = self.store.joined(driver_connection(connection), wait)
-        entered = self._admission.enter_joined(plan, intent, store)
+        entered = self._admission.enter(plan, intent, store, ())
         attempt = self._attempt_of(plan, intent, entered)
         if attempt.replayed:
             yield attempt

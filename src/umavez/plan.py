@@ -18,6 +18,7 @@ from umavez.core.resolution import Resolution
 from umavez.errors import ConfigurationError, InvalidKey, NotStorable, OutcomeNotKept
 from umavez.outcome import Question
 
+_new = tuple.__new__  # as in core/drafts.py, and for the same reason
 ARGUMENTS = object()
 """The default of `fingerprint=`: the function's bound arguments."""
 
@@ -64,9 +65,9 @@ class Plan:
         self, key: object, meaning: Any, process_instance: str | None, activity: str | None, scope: str | None
     ) -> Intent:
         """The intent of a call that names its key itself."""
-        return Intent(
-            self.key(key, scope), None if meaning is None else fingerprint(meaning), process_instance, activity
-        )
+        name = self.key(key, scope)
+        mark = None if meaning is None else fingerprint(meaning)
+        return _new(Intent, (name, mark, process_instance, activity))
 
     def kept(self, key: Key, value: Any) -> tuple[Settled, str | None]:
         """What to store for `value`, and why it is not the value if it is not. Raises NotStorable."""
@@ -74,7 +75,7 @@ class Plan:
         size = len(body) if body.isascii() else len(body.encode())
         if size > self.policy.max_body:
             return Settled(True, None), f"{size} bytes are more than the {self.policy.max_body} allowed"
-        return Settled(True, body), None
+        return _new(Settled, (True, body)), None
 
     def refusal(self, key: Key, error: BaseException) -> Settled:
         """What to store for a final refusal."""
@@ -195,15 +196,15 @@ class Binder:
             arguments = self._signature.bind(*args, **kwargs)
             arguments.apply_defaults()
             bound = arguments.arguments
-        return Intent(
-            self._plan.key(self._key(bound)),
-            self._meaning(bound),
-            *(maker(bound) if callable(maker) else maker for maker in self._process),
-        )
+        key = self._plan.key(self._key(bound))
+        instance, activity = self._process
+        if instance is not None or activity is not None:
+            instance = instance(bound) if callable(instance) else instance
+            activity = activity(bound) if callable(activity) else activity
+        mark = None if self._fingerprint is None else self._meaning(bound)
+        return _new(Intent, (key, mark, instance, activity))
 
-    def _meaning(self, bound: dict[str, Any]) -> str | None:
-        if self._fingerprint is None:
-            return None
+    def _meaning(self, bound: dict[str, Any]) -> str:
         if self._fingerprint is ARGUMENTS:
             bound.pop("self", None)
             bound.pop("cls", None)

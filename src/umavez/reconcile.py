@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from umavez.admission import _answer as answer_of
+from umavez.admission import answer_of
 from umavez.attempt import Attempt, drive
+from umavez.core.drafts import failing
 from umavez.core.policy import CannotTell, Happened
-from umavez.core.protocol import Asking, fail
+from umavez.core.protocol import Asking
 from umavez.core.reconciliation import Pace, Report, fairly, inquire, standing
 from umavez.core.record import Query, Record, Status
 from umavez.errors import ClaimLost, StoreError
@@ -166,12 +167,8 @@ class Inquiry(Attempt):
 
     def free(self, reason: str) -> None:
         """Free the key: it never happened. Counts no attempt, for none was made. Raises ClaimLost."""
-        text = self._noted("not happened", reason)
-        keep = self.plan.keep_ms
-        self._end(
-            "failed",
-            lambda claim, stamp: fail(claim._replace(draft=claim.draft._replace(evidence=text)), reason, keep, stamp),
-        )
+        words = (reason, self.plan.keep_ms, self._noted("not happened", reason))
+        self._write(failing, words, "failed")
 
 
 def _wait(stop: threading.Event, seconds: float) -> None:

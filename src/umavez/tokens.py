@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from umavez.admission import Admission, Entered
-from umavez.admission import _refuse_reentry as refuse_reentry
-from umavez.attempt import CURRENT, Attempt, drive
+from umavez.admission import Admission, Entered, refuse_reentry
+from umavez.attempt import CURRENT, PAUSES, Attempt, drive
 from umavez.core import token as flows
 from umavez.core.fingerprint import fingerprint
 from umavez.core.key import Key
-from umavez.core.protocol import Granted, Intent, Replay, Verdict
+from umavez.core.protocol import Intent, Verdict
 from umavez.core.record import Instant, Query, Record, Status
 from umavez.core.token import TokenState, digest_of
 from umavez.core.token_errors import (
@@ -242,23 +241,21 @@ class Redeemer(Once):
 class TokenAdmission(Admission):
     """Lets in whoever holds a token of its own that can still be redeemed or was."""
 
-    def enter_joined(self, plan: Plan, intent: Intent, store: Store) -> Entered:
+    def enter(
+        self, plan: Plan, intent: Intent, store: Store | None = None, pauses: tuple[float, ...] = PAUSES
+    ) -> Entered:
         """As Admission's, by the rules of tokens."""
         refuse_reentry(intent.key, plan)
-        verdict = self._judged(plan, intent, STAMPS.owner(), store)
-        if type(verdict) is Replay:
-            self._observe("replayed", intent.key, verdict.record.attempt)
-            return verdict.record
-        if type(verdict) is Granted:
-            return Attempt(store, plan, intent.key, verdict.claim, self._observe, pauses=())
-        return self._entered(plan, intent, verdict)
+        store = store or self._store
+        return self._entered(plan, intent, self._verdict(plan, intent, store), store, pauses)
 
-    def _verdict(self, plan: Plan, intent: Intent) -> Verdict:
+    def _verdict(self, plan: Plan, intent: Intent, store: Store) -> Verdict:
         owner = STAMPS.owner()
         try:
-            return self._judged(plan, intent, owner, self._store)
+            return self._judged(plan, intent, owner, store)
         except StoreUncertain:
-            return self._judged(plan, intent, owner, self._store)
+            # Under the same stamp: a claim whose answer was lost is recognised.
+            return self._judged(plan, intent, owner, store)
 
     def _judged(self, plan: Plan, intent: Intent, stamp: str, store: Store) -> Verdict:
         try:

@@ -119,7 +119,7 @@ def _early(record: Record, now: int) -> bool:
 
 
 MUTANTS = (
-    Mutant("a change goes by the key alone", _rule("_change", change_by_key_alone), "I3", "I4", "lease"),
+    Mutant("a change goes by the key alone", _rule("change", change_by_key_alone), "I3", "I4", "lease"),
     Mutant("replay is said before mismatch", _rule("judge", judged_without_mismatch(protocol.judge)), "I6"),
     Mutant("nothing is a mismatch", _rule("same_meaning", lambda *_: True), "I6"),
     Mutant("what is held is run again", _rule("_judge_doubtful", held_as_rerun), "I1"),

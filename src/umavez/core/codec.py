@@ -18,16 +18,12 @@ from umavez.core.key import Key
 from umavez.errors import NotStorable
 
 _SAME = frozenset((str, int, bool, type(None)))
+_TEXT = frozenset((str,))
 
 
 def _is_plain(value: Any) -> bool:
     """Whether `value` is a flat object that JSON writes as it is, as most results are: it need not be copied."""
-    if type(value) is not dict:
-        return False
-    for name, item in value.items():
-        if type(item) not in _SAME or type(name) is not str or name.startswith("$"):
-            return False
-    return True
+    return type(value) is dict and _SAME.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
 
 
 class Codec(Protocol):
@@ -59,7 +55,10 @@ class JsonCodec:
         try:
             if type(value) is int:
                 return str(value)
-            text = _ENCODE(value if _is_plain(value) else self._tagged(value))
+            text = _ENCODE(value) if _is_plain(value) else ""
+            if not text or '"$' in text:
+                # Not flat, or it may hold a name that would be taken for one of our tags.
+                text = _ENCODE(self._tagged(value))
             if not text.isascii():
                 text.encode()  # a lone surrogate is refused here, not by the store
         except (ValueError, RecursionError) as error:

@@ -6,10 +6,11 @@ lease needs beyond an operation: giving it back, and proving inside somebody's t
 
 from __future__ import annotations
 
+from umavez.core.drafts import failing
 from umavez.core.flow import Swap, SwapFlow, Swapped
 from umavez.core.policy import Policy
-from umavez.core.protocol import Claim, fail
-from umavez.core.record import Millis
+from umavez.core.protocol import Claim
+from umavez.core.record import Draft, Millis
 from umavez.errors import ClaimLost
 
 OPERATION = "lease"
@@ -25,9 +26,9 @@ def policy(lease: float, wait: float) -> Policy:
     return Policy("rerun", lease=lease, wait=wait, keep=KEEP, max_retries=FOREVER)
 
 
-def release(claim: Claim, keep: Millis, stamp: str) -> SwapFlow[Claim]:
-    """Give the lease back. Raises ClaimLost when somebody else has it."""
-    return fail(claim, RELEASED, keep, stamp)
+def releasing(was: Draft, stamp: str, keep: Millis) -> Draft:
+    """The lease given back."""
+    return failing(was, stamp, RELEASED, keep)
 
 
 def prove(claim: Claim) -> SwapFlow[None]:

@@ -12,26 +12,18 @@ leases, replay, expiry or mismatch.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from umavez.core import drafts
+from umavez.core.drafts import Intent as Intent  # noqa: PLC0414 # a word of the protocol, though drafts need it first
 from umavez.core.fingerprint import same_meaning
-from umavez.core.flow import Swap, SwapFlow, Swapped
-from umavez.core.key import Key
+from umavez.core.flow import Stale, Swap, SwapFlow, Swapped, SwapReply
 from umavez.core.policy import Policy
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
 from umavez.errors import ClaimLost
 
 ROUNDS = 8
 """How often admission goes round when others keep being faster, before it says Busy."""
-
-
-class Intent(NamedTuple):
-    """What a caller means to do once: a key, what the request means, and where it belongs."""
-
-    key: Key
-    fingerprint: str | None = None
-    process_instance: str | None = None
-    activity: str | None = None
 
 
 class Claim(NamedTuple):
@@ -114,7 +106,7 @@ def judge(
         return Mismatched()
     if record.settled is not None or record.status is Status.SUCCESS:
         # SUCCESS without an outcome should not exist; if a store lost one, it still happened and must not run again.
-        return Replay(record)
+        return tuple.__new__(Replay, (record,))  # see core/drafts.py
     if record.status is Status.FAILED:
         return Take(record.attempt + 1) if record.can_retry(policy.max_retries) else Exhausted(record)
     if record.status is Status.PENDING and not record.lapsed(now):
@@ -134,30 +126,52 @@ def _judge_doubtful(record: Record, policy: Policy) -> Exhausted | Doubtful | Ta
 
 def admit(intent: Intent, policy: Policy, stamp: str) -> SwapFlow[Verdict]:
     """Ask for the right to run. A new key costs one swap, a replay one swap that writes nothing."""
-    draft = _claiming(intent, policy, stamp, 1)
-    expected: str | None = None
+    draft = drafts.claiming(intent, policy, stamp)
+    reply = yield Swap(None, draft)
+    return (yield from admitted(intent, policy, draft, reply))
+
+
+def glimpsed(intent: Intent, policy: Policy, draft: Draft, reply: Stale) -> Verdict | None:
+    """The verdict, where what stands in the way of a first claim settles it; None: `admitted` has to go on."""
+    record = reply.current
+    if record is None or record.stamp == draft.stamp:
+        return None
+    judgement = judge(record, intent, policy, reply.now)
+    return None if isinstance(judgement, (Take, Doubt)) else judgement  # a union costs three times as much here
+
+
+def admitted(intent: Intent, policy: Policy, draft: Draft, reply: SwapReply) -> SwapFlow[Verdict]:
+    """The rest of `admit`, from the `reply` to its first claim, `draft`, on."""
+    stamp, expected = draft.stamp, None
     step: Take | Doubt = _FIRST
-    # Each round ends with looking at its reply: a claim won in the last one must not be left behind unheld.
-    for _ in range(ROUNDS):
-        reply = yield Swap(expected, draft)
+    # Each round begins with looking at a reply: a claim won in the last one must not be left behind unheld.
+    for left in reversed(range(ROUNDS)):
         if isinstance(reply, Swapped):
             return _achieved(step, draft, reply.fence, reply.now)
         record = reply.current
         if record is None:
             # Swept between the swap and the look: nothing stands there, so begin again.
-            expected, draft, step = None, _claiming(intent, policy, stamp, 1), _FIRST
-            continue
-        if record.stamp == stamp:
+            expected, draft, step = None, drafts.claiming(intent, policy, stamp), _FIRST
+        elif record.stamp == stamp:
             # The swap was done; its answer was lost on the way and it was sent again.
             if not _wrote(record, draft, begins=expected is None or draft.fresh):
                 return _unsure(record, policy)
             return _achieved(step, draft, record.fence, reply.now)
-        judgement = judge(record, intent, policy, reply.now)
-        if not isinstance(judgement, (Take, Doubt)):  # a union costs three times as much here
-            return judgement
-        expected, step = record.stamp, judgement
-        draft = _succeeding(intent, policy, stamp, record, step) if isinstance(step, Take) else _doubted(record, stamp)
+        else:
+            judgement = judge(record, intent, policy, reply.now)
+            if not isinstance(judgement, (Take, Doubt)):
+                return judgement
+            expected, step, draft = record.stamp, judgement, _stepping(intent, policy, stamp, record, judgement)
+        if left:
+            reply = yield Swap(expected, draft)
     return Busy(policy.lease_ms)
+
+
+def _stepping(intent: Intent, policy: Policy, stamp: str, record: Record, step: Take | Doubt) -> Draft:
+    if isinstance(step, Doubt):
+        return drafts.abandoning(record, stamp)
+    fresh = step.attempt == 1 and step.doubtful is None
+    return drafts.following(intent, policy, stamp, record, step.attempt, fresh=fresh)
 
 
 def _wrote(record: Record, draft: Draft, *, begins: bool) -> bool:
@@ -188,18 +202,17 @@ def _achieved(step: Take | Doubt, draft: Draft, fence: int, now: Instant) -> Ver
 
 def renew(claim: Claim, stamp: str) -> SwapFlow[Claim]:
     """Extend the lease. Like all below, raises ClaimLost when somebody has taken over."""
-    return _change(claim, _next(claim, stamp))
+    return change(claim, drafts.renewing(claim.draft, stamp))
 
 
 def checkpoint(claim: Claim, progress: str, stamp: str) -> SwapFlow[Claim]:
     """Keep how far the attempt got, for whoever continues; extends the lease too."""
-    return _change(claim, _next(claim, stamp, progress=progress))
+    return change(claim, drafts.checkpointing(claim.draft, stamp, progress))
 
 
 def rerun(claim: Claim, evidence: str, stamp: str) -> SwapFlow[Claim]:
     """Turn a claim to ask into a claim to run: the far side never did it. Counts one more attempt."""
-    draft = _next(claim, stamp, attempt=claim.draft.attempt + 1, evidence=evidence)
-    return _change(claim, draft)
+    return change(claim, drafts.rerunning(claim.draft, stamp, evidence))
 
 
 def settle(
@@ -212,54 +225,27 @@ def settle(
     evidence: str | None = None,
 ) -> SwapFlow[Claim]:
     """Keep the outcome; from now on everybody is told Replay. `error` is what people read of a refusal."""
-    was = claim.draft
-    # Written out, because _replace costs as much as everything else here and every first call comes by.
-    draft = Draft(
-        was.key,
-        stamp,
-        Status.SUCCESS if settled.ok else Status.FAILED,
-        False,
-        was.attempt,
-        None,
-        keep,
-        was.fingerprint,
-        was.process_instance,
-        was.activity,
-        settled,
-        error,
-        was.progress,
-        evidence or was.evidence,
-    )
-    return _change(claim, draft)
+    return change(claim, drafts.settling(claim.draft, stamp, settled, keep, error, evidence))
 
 
 def fail(claim: Claim, error: str, keep: Millis, stamp: str) -> SwapFlow[Claim]:
     """Record a failure that frees the key for another attempt while retries are left."""
-    draft = _next(claim, stamp, status=Status.FAILED, lease=None, keep=keep, error=error)
-    return _change(claim, draft)
+    return change(claim, drafts.failing(claim.draft, stamp, error, keep))
 
 
 def doubt(claim: Claim, error: str, stamp: str, evidence: str | None = None) -> SwapFlow[Claim]:
     """Record that the attempt ended without an answer: it may have happened."""
-    draft = _next(
-        claim,
-        stamp,
-        status=Status.UNKNOWN,
-        lease=None,
-        keep=None,
-        error=error,
-        evidence=evidence or claim.draft.evidence,
-    )
-    return _change(claim, draft)
+    return change(claim, drafts.doubting(claim.draft, stamp, error, evidence))
 
 
-def _next(claim: Claim, stamp: str, **changes: Any) -> Draft:
-    """The claim's draft with `changes`, under a new stamp. It asks for no new fence and begins no new life."""
-    return claim.draft._replace(stamp=stamp, claims=False, fresh=False, **changes)
-
-
-def _change(claim: Claim, draft: Draft) -> SwapFlow[Claim]:
+def change(claim: Claim, draft: Draft) -> SwapFlow[Claim]:
+    """Put `draft` in the place of the claim's own; returns the claim it makes. Raises ClaimLost."""
     reply = yield Swap(claim.draft.stamp, draft)
+    return (yield from changed(claim, draft, reply))
+
+
+def changed(claim: Claim, draft: Draft, reply: SwapReply) -> SwapFlow[Claim]:
+    """The rest of `change`, from the `reply` to its first swap on."""
     if isinstance(reply, Swapped):
         return Claim(draft, claim.fence, reply.now)
     current = reply.current
@@ -275,57 +261,3 @@ def _change(claim: Claim, draft: Draft) -> SwapFlow[Claim]:
 def _earlier_write(current: Record, stamp: str) -> bool:
     """Whether `current` is this attempt's own write whose answer was lost, so that the claim still holds."""
     return current.status is Status.PENDING and current.stamp.partition("/")[0] == stamp.partition("/")[0]
-
-
-def _claiming(intent: Intent, policy: Policy, stamp: str, attempt: int) -> Draft:
-    return Draft(
-        intent.key,
-        stamp,
-        Status.PENDING,
-        True,
-        attempt,
-        policy.lease_ms,
-        None,
-        intent.fingerprint,
-        intent.process_instance,
-        intent.activity,
-    )
-
-
-def _succeeding(intent: Intent, policy: Policy, stamp: str, record: Record, take: Take) -> Draft:
-    """The next attempt's draft: it inherits progress and evidence, unless the record had expired."""
-    draft = _claiming(intent, policy, stamp, take.attempt)
-    if take.attempt == 1 and take.doubtful is None:
-        return draft._replace(fresh=True, evidence=None if record.settled else record.evidence)
-    return draft._replace(
-        fingerprint=record.fingerprint or intent.fingerprint,
-        progress=record.progress,
-        evidence=record.evidence,
-        error=record.error,
-    )
-
-
-def _doubted(record: Record, stamp: str) -> Draft:
-    return drafted(record, stamp)._replace(
-        status=Status.UNKNOWN, lease=None, keep=None, error=record.error or "The attempt ended without an answer."
-    )
-
-
-def drafted(record: Record, stamp: str) -> Draft:
-    """A draft that says what `record` says, under a new stamp; the start of every administrative change."""
-    return Draft(
-        record.key,
-        stamp,
-        record.status,
-        False,
-        record.attempt,
-        None,
-        None,
-        record.fingerprint,
-        record.process_instance,
-        record.activity,
-        record.settled,
-        record.error,
-        record.progress,
-        record.evidence,
-    )

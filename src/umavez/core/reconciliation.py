@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from umavez.core.drafts import drafted
 from umavez.core.flow import Swap, SwapFlow, Swapped
 from umavez.core.policy import Policy
-from umavez.core.protocol import Asking, Claim, drafted
+from umavez.core.protocol import Asking, Claim
 from umavez.core.record import Instant, Millis, Record, Status
 
 CANNOT_TELL = "cannot tell"

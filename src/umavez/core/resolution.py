@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from umavez.core.drafts import drafted
 from umavez.core.flow import Flow, Read, Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.protocol import drafted
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
 from umavez.errors import OperationInProgress, UmavezError
 

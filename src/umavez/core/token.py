@@ -18,6 +18,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, NamedTuple
 
+from umavez.core.drafts import drafted
 from umavez.core.flow import Flow, Read, Reply, Stale, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Policy
@@ -32,7 +33,6 @@ from umavez.core.protocol import (
     Intent,
     Take,
     Verdict,
-    drafted,
     judge,
 )
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status

@@ -12,6 +12,8 @@ from umavez.core.record import Draft, Instant, Millis, Query, Record, Status
 from umavez.errors import ConfigurationError
 from umavez.stores import AsyncStore, Store
 
+_new = tuple.__new__  # as in core/drafts.py, and for the same reason
+
 
 def open_store(_url: str, clock: Clock) -> Store:
     """A new, empty memory store."""
@@ -38,19 +40,24 @@ class MemoryStore:
 
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands; see Store.swap."""
-        now = self._clock.now()
+        now, digest, records = self._clock.now(), draft.key.digest, self._records
         with self._lock:
-            current = self._records.get(draft.key.digest)
-            if (current.stamp if current is not None else None) != expected:
-                return Stale(current, now)
-            if draft.claims or current is None:
-                self._fence += 1
-                fence = self._fence
+            current = records.get(digest)
+            if current is None:
+                if expected is not None:
+                    return Stale(None, now)
+                fence = self._fence = self._fence + 1
+                created_at = now
             else:
-                fence = current.fence
-            created_at = now if current is None or draft.fresh else current.created_at
-            self._records[draft.key.digest] = kept(draft, fence, created_at, now)
-        return Swapped(fence, now)
+                if current.stamp != expected:
+                    return _new(Stale, (current, now))
+                if draft.claims:
+                    fence = self._fence = self._fence + 1
+                else:
+                    fence = current.fence
+                created_at = now if draft.fresh else current.created_at
+            records[digest] = kept(draft, fence, created_at, now)
+        return _new(Swapped, (fence, now))
 
     def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Delete up to `limit` expired records."""
@@ -117,24 +124,11 @@ class AsyncMemoryStore:
 
 def kept(draft: Draft, fence: int, created_at: Instant, now: Instant) -> Record:
     """The record that `draft` becomes when it is written at `now`."""
-    return Record(
-        draft.key,
-        draft.stamp,
-        fence,
-        draft.status,
-        draft.attempt,
-        created_at,
-        now,
-        None if draft.lease is None else now + draft.lease,
-        None if draft.keep is None else now + draft.keep,
-        draft.fingerprint,
-        draft.process_instance,
-        draft.activity,
-        draft.settled,
-        draft.error,
-        draft.progress,
-        draft.evidence,
-    )
+    lease_until = None if draft.lease is None else now + draft.lease
+    expires_at = None if draft.keep is None else now + draft.keep
+    # From the fingerprint to the evidence a record says what its draft did, in the same order.
+    head = (draft.key, draft.stamp, fence, draft.status, draft.attempt, created_at, now, lease_until, expires_at)
+    return _new(Record, head + draft[7:14])
 
 
 def _matches(record: Record, query: Query, now: Instant) -> bool:
