@@ -8,21 +8,14 @@ ride for each token, no driver twice, and every answer about a token names the s
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-import sqlite3
-from collections import Counter, defaultdict
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import httpx
-import psycopg
 
 from chaos import Report, Setting, Trial
-from chaos.propostas import children, serving
-from umavez.stores.sqlite import parsed
+from chaos.server import Answers, killing, one_row, serving
 
 RIVALS = 32
 AT_ONCE = 4
@@ -38,15 +31,8 @@ WISH = {
 }
 
 
-@dataclass
-class Answers:
-    """What came back: rides and creations by passenger, and requests that got no answer."""
-
-    rides: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    created: Counter[str] = field(default_factory=Counter)
-    replayed: int = 0
-    unanswered: int = 0
-    wrong: list[str] = field(default_factory=list)
+PAUSE = (2.0, 6.0)
+"""Seconds between kills: time for the next worker to come up, as most of the storm must meet two that work."""
 
 
 def storm(setting: Setting) -> Report:
@@ -54,18 +40,10 @@ def storm(setting: Setting) -> Report:
     report = Report(done=setting.count)
     with serving(setting) as (address, supervisor):
         answers = asyncio.run(_storm(setting, address, supervisor, report))
-    for problem in answers.wrong:
-        report.blame(problem)
-    for passenger, rides in answers.rides.items():
-        if len(rides) != 1:
-            report.blame(f"{passenger} was told of {len(rides)} rides")
-        if answers.created[passenger] > 1:
-            report.blame(f"{passenger} was told {answers.created[passenger]} times that a ride was created")
+    answers.judge(report)
     for what, (found, expected) in counted(setting).items():
         if found != expected:
             report.blame(f"{what}: {found} instead of {expected}")
-    report.sometimes["replays"] += answers.replayed
-    report.sometimes["unanswered"] += answers.unanswered
     return report
 
 
@@ -75,23 +53,9 @@ async def _storm(setting: Setting, address: str, supervisor: int, report: Report
     async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
         await _drivers(client, setting.count // 2, setting.seed)
         passengers = iter([f"p{setting.seed}-{number}" for number in range(setting.count)])
-        killer = asyncio.create_task(_kill_workers(setting.seed, supervisor, report))
-        await asyncio.gather(*(_passengers(client, passengers, answers, setting) for _ in range(AT_ONCE)))
-        killer.cancel()
-        await asyncio.gather(killer, return_exceptions=True)
+        async with killing(supervisor, setting.seed, PAUSE, report):
+            await asyncio.gather(*(_passengers(client, passengers, answers, setting) for _ in range(AT_ONCE)))
     return answers
-
-
-async def _kill_workers(seed: int, supervisor: int, report: Report) -> None:
-    """One worker at a time, with time for the next to come up: most of the storm must meet two that work."""
-    chance = random.Random(seed + 1)
-    while True:
-        await asyncio.sleep(chance.uniform(2, 6))
-        workers = children(supervisor)
-        if len(workers) > 1:
-            with suppress(ProcessLookupError):
-                os.kill(chance.choice(workers), signal.SIGKILL)
-                report.sometimes["workers killed"] += 1
 
 
 async def _drivers(client: httpx.AsyncClient, count: int, seed: int) -> None:
@@ -111,7 +75,7 @@ async def _passengers(client: httpx.AsyncClient, passengers: Any, answers: Answe
             continue
         body = {"passengerId": passenger, "confirmationToken": offered.json()["confirmationToken"]}
         await asyncio.gather(*(_confirmed(client, passenger, body, answers) for _ in range(RIVALS)))
-        setting.advance(len(answers.rides))
+        setting.advance(len(answers.told))
 
 
 async def _confirmed(client: httpx.AsyncClient, passenger: str, body: dict[str, Any], answers: Answers) -> None:
@@ -122,7 +86,7 @@ async def _confirmed(client: httpx.AsyncClient, passenger: str, body: dict[str, 
     shown = answer.json()
     answers.created[passenger] += answer.status_code == 201
     answers.replayed += answer.status_code == 200
-    answers.rides[passenger].add(shown["rideId"] if "rideId" in shown else shown["ride"]["id"])
+    answers.told[passenger].add(shown["rideId"] if "rideId" in shown else shown["ride"]["id"])
 
 
 async def _answered(client: httpx.AsyncClient, body: dict[str, Any], answers: Answers) -> httpx.Response:
@@ -159,12 +123,7 @@ def counted(setting: Setting) -> dict[str, tuple[int, int]]:
 
 
 def _one(setting: Setting, sql: str) -> int:
-    if setting.backend == "sqlite":
-        with closing(sqlite3.connect(parsed(setting.url)[0])) as connection:
-            return int(connection.execute(sql).fetchone()[0])
-    with psycopg.connect(setting.url) as server:
-        row = server.execute(sql.encode()).fetchone()
-        return 0 if row is None else int(row[0])
+    return int(one_row(setting, sql)[0])
 
 
 TRIALS = [
