@@ -24,6 +24,13 @@ RECORD = ("loja", "charge", "1", "--store", "memory:")
         (("records", "resolve", *RECORD, *DECISION, "--happened", '{"$timedelta": 5}'), "--happened is not JSON"),
         (("records", "release", *RECORD, "--by", " ", "--reason", "why"), "must not be empty"),
         (("records", "show", "loja", "charge", "", "--store", "memory:"), "The key's value is empty"),
+        (("leases", "list"), "No store is named"),
+        (("leases", "release", "jobs", "report", "--by", "ana", "--reason", "", "--store", "memory:"), "must not be"),
+        (("leases", "show", "jobs", "", "--store", "memory:"), "The key's value is empty"),
+        (("tokens", "list", "--store", "memory:"), "pass --purpose, --owner or both"),
+        (("tokens", "cancel", *RECORD, "--by", " ", "--reason", "why"), "must not be empty"),
+        (("sequences", "list"), "No store is named"),
+        (("sequences", "show", "", "invoices", "--store", "sqlite:///none.db"), "must have 1 to 255 characters"),
         (("records", "show", "loja", "charge", "k" * 256, "--store", "memory:"), "at most 255"),
     ],
 )
@@ -34,10 +41,17 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(command: Command, words: tu
     assert len(answer.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [("release",), ("resolve", "--not-happened")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("records", "release", *RECORD),
+        ("records", "resolve", *RECORD, "--not-happened"),
+        ("leases", "release", "jobs", "report", "--store", "memory:"),
+        ("tokens", "cancel", *RECORD),
+    ],
+)
 def test_who_decides_is_never_assumed(command: Command, words: tuple[str, ...]) -> None:
-    verb, *options = words
-    answer = command("records", verb, *RECORD, *options, "--reason", "why", code=2)
+    answer = command(*words, "--reason", "why", code=2)
     assert "--by" in answer.stderr
 
 
@@ -49,12 +63,28 @@ def test_a_duration_without_a_unit_is_refused(command: Command, text: str) -> No
 
 def test_an_empty_list_says_so(command: Command) -> None:
     assert command("records", "list", "--store", "memory:").stdout == "No records match.\n"
+    assert command("leases", "list", "--store", "memory:").stdout == "No leases match.\n"
+    assert command("tokens", "list", "--purpose", "p", "--store", "memory:").stdout == "No tokens match.\n"
 
 
 def test_migrate_prints_the_stores_sentence(command: Command, store_url: str) -> None:
     answer = command("migrate", "--store", store_url).stdout
     assert answer.endswith(".\n")
     assert command("migrate", "--store", store_url).exit_code == 0
+
+
+def test_migrate_ends_with_the_commands_for_the_other_tables(command: Command, store_url: str) -> None:
+    *_, last = command("migrate", "--store", store_url).stdout.splitlines()
+    if store_url.startswith("redis"):
+        assert "umavez" not in last, "there are no tables to make"
+        return
+    for words in (("outbox", "migrate"), ("sequences", "migrate")):
+        assert f"umavez {' '.join(words)}" in last
+        command(*words, "--help")
+
+
+def test_migrate_names_no_tables_where_there_are_none(command: Command) -> None:
+    assert command("migrate", "--store", "memory:").stdout == "The memory store has no tables.\n"
 
 
 def test_the_environment_names_the_store(command: Command, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +103,17 @@ def test_the_environment_names_the_store(command: Command, sqlite_url: str, monk
         ("records", "resolve"),
         ("records", "release"),
         ("records", "sweep"),
+        ("leases", "list"),
+        ("leases", "show"),
+        ("leases", "release"),
+        ("tokens", "list"),
+        ("tokens", "show"),
+        ("tokens", "cancel"),
+        ("sequences", "migrate"),
+        ("sequences", "list"),
+        ("sequences", "show"),
+        ("sequences", "block"),
+        ("sequences", "open"),
     ],
 )
 def test_every_command_has_an_example(command: Command, words: tuple[str, ...]) -> None:

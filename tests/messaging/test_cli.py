@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from umavez.errors import ConfigurationError
 from umavez.messaging import Database, LocalBroker, Message, Outbox
 
 
@@ -102,3 +103,40 @@ def test_what_is_not_there_is_said_in_one_sentence(file: Path) -> None:
     assert (done.returncode, "which message" in done.stderr) == (2, True)
     done = umavez(file, "relay", "run", "--broker", "kafka://x")
     assert (done.returncode, "amqp://" in done.stderr) == (2, True)
+
+
+def test_a_wal_file_that_two_writers_could_damage_is_refused_before_it_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umavez.stores.sqlite.WAL_IS_SAFE", False)
+    file = tmp_path / "j.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+
+    async def look() -> None:
+        database = Database(f"sqlite:///{file}")
+        try:
+            await database.migrate()
+        finally:
+            await database.close()
+
+    with pytest.raises(ConfigurationError, match="journal=delete"):
+        asyncio.run(look())
+
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_message_is_discarded_by_somebody_for_a_reason(file: Path) -> None:
+    refused = umavez(file, "outbox", "discard", "1", "--by", " ", "--reason", "obsolete")
+
+    assert refused.returncode == 2
+    assert "--by" in refused.stderr
+
+
+def test_a_listed_message_cannot_steer_the_terminal(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        Outbox().append(connection, [Message("orders\x1b[2J", {"n": 1})])
+        connection.commit()
+
+    assert "\x1b" not in umavez(file, "outbox", "list").stdout

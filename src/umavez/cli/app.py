@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from umavez.cli import doctor, migrate, reconcile, records, records_change, relay, sweep
+from umavez.cli import doctor, leases, migrate, reconcile, records, records_change, relay, sequences, sweep, tokens
 from umavez.errors import ConfigurationError, InvalidKey, UmavezError
 
-GROUPS = (doctor, migrate, records, records_change, relay, reconcile, sweep)
+GROUPS = (doctor, migrate, records, records_change, tokens, leases, sequences, relay, reconcile, sweep)
 """Modules whose `add` puts commands on the app, in the order of the help text."""
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from umavez.cli.options import StoreUrl, opened
+from umavez.cli.database import holds_tables
+from umavez.cli.options import StoreUrl, named, opened
+
+INSTRUMENTS = (
+    "Messages and numbers have tables of their own: run umavez outbox migrate or umavez sequences migrate to use them."
+)
+"""What else there is to make, where there are tables at all."""
 
 
 def add(app: typer.Typer) -> None:
@@ -22,3 +28,5 @@ def migrate(store: StoreUrl = None) -> None:
     """
     with opened(store) as records:
         print(records.migrate())
+    if holds_tables(named(store)):
+        print(INSTRUMENTS)

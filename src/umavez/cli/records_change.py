@@ -98,15 +98,20 @@ def release(
 
 
 def _decide(url: str, key: Key, answer: Answer, by: str, reason: str, *, override: bool, keep: float = 86400.0) -> None:
-    if not by.strip() or not reason.strip():
-        raise ConfigurationError("--by and --reason must not be empty; both are kept as evidence.")
-    with Once(url, scope=key.scope, codec=_codec()) as once:
+    refuse_unsigned(by, reason)
+    with Once(url, scope=key.scope, codec=sealed(AsWritten())) as once:
         # Declared here because nobody can ask the application how long it keeps this operation's outcomes.
         once.plans.declared(key.operation, {"unknown": "hold", "keep": keep})
         try:
             once.resolve(key.operation, key.value, answer, by=by, reason=reason, override=override)
         except AlreadySettled as settled:
             raise UmavezError(f"{key} is settled already; pass --override to change it.") from settled
+
+
+def refuse_unsigned(by: str, reason: str) -> None:
+    """Raise ConfigurationError for a decision that does not say who takes it and why."""
+    if not by.strip() or not reason.strip():
+        raise ConfigurationError("--by and --reason must not be empty; both are kept as evidence.")
 
 
 class AsWritten:
@@ -124,15 +129,15 @@ class AsWritten:
         return text
 
 
-def _codec() -> Codec:
-    """The text as it is, sealed where the application seals: a result typed in here is as private as any other."""
+def sealed(codec: Codec) -> Codec:
+    """`codec`, sealed where the application seals: what is kept from here is as private as any other outcome."""
     if not os.environ.get("UMAVEZ_SEAL_KEYS"):
-        return AsWritten()
+        return codec
     try:
         from umavez.seal import SealedCodec  # noqa: PLC0415  # needs umavez[seal], only where keys are set
     except ModuleNotFoundError as missing:
         raise ConfigurationError("UMAVEZ_SEAL_KEYS is set; run: pip install 'umavez[seal]'.") from missing
-    return SealedCodec.from_environment(AsWritten())
+    return SealedCodec.from_environment(codec)
 
 
 def _checked(text: str, key: Key) -> str:

@@ -56,11 +56,16 @@ def full(record: Record, now: Instant, *, result: bool) -> dict[str, Any]:
         "digest": record.key.digest.hex(),
         "outcome_kept": record.settled is not None,
         "result_bytes": None if body is None else len(body.encode()),
-        "evidence": [entry | {"at": written(entry["at"])} for entry in _entries(record.evidence)],
+        "evidence": evidence(record),
     }
     if result:
-        shown |= {"result_data": _parsed(body), "progress": _parsed(record.progress)}
+        shown |= {"result_data": parsed(body), "progress": parsed(record.progress)}
     return shown
+
+
+def evidence(record: Record) -> list[dict[str, Any]]:
+    """The decisions kept with a record, oldest first."""
+    return [entry | {"at": written(entry["at"])} for entry in _entries(record.evidence)]
 
 
 def print_list(records: list[Record], now: Instant, *, more: bool) -> None:
@@ -134,7 +139,7 @@ def print_record(record: Record, now: Instant, *, result: bool) -> None:
         console.print(Text(f"\n{name}", style="bold"))
         console.print(Padding(text, (0, 0, 0, 2)))
     console.print(Text("\nTimeline", style="bold"))
-    console.print(Padding(_timeline(record, now), (0, 0, 0, 2)))
+    console.print(Padding(timeline(record, now, record.status.value), (0, 0, 0, 2)))
 
 
 def _fields(record: Record, now: Instant) -> Table:
@@ -166,9 +171,9 @@ _ELSEWHERE = frozenset(
 
 def _cell(name: str, value: Any, record: Record, now: Instant) -> str:
     if name == "expires_at" and record.expires_at is not None:
-        return f"{value} ({_distance(record.expires_at, now)})"
+        return f"{value} ({distance(record.expires_at, now)})"
     if name == "lease_until" and record.lease_until is not None:
-        return f"{value} ({_distance(record.lease_until, now)})"
+        return f"{value} ({distance(record.lease_until, now)})"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return plain(str(value))
@@ -180,45 +185,54 @@ def _bodies(record: Record, *, result: bool) -> list[tuple[str, Text]]:
     if not result:
         hidden = "hidden, since it may hold personal data; see --result"
         return [(name, Text(hidden, style="dim")) for name, _ in stored]
-    return [(name, Text(plain(_indented(text), keep="\n"))) for name, text in stored]
+    return [(name, Text(plain(indented(text), keep="\n"))) for name, text in stored]
 
 
-def _timeline(record: Record, now: Instant) -> Table:
+def timeline(record: Record, now: Instant, state: str) -> Table:
+    """What happened to a record and what people decided about it; `state` is where it stands, in a word."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(style="dim", justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for at, what in _events(record):
-        table.add_row(written(at), _distance(at, now), what)
+    for at, what in _events(record, state):
+        table.add_row(written(at), distance(at, now), what)
     return table
 
 
-def _events(record: Record) -> list[tuple[Instant, Text]]:
+def _events(record: Record, state: str) -> list[tuple[Instant, Text]]:
     events = [(record.created_at, Text("created"))]
     for entry in _entries(record.evidence):
-        who = f"{plain(str(entry.get('what', 'noted')))} by {plain(str(entry.get('by', 'somebody')))}: "
-        at = record.updated_at if entry["at"] is None else entry["at"]
-        events.append((at, Text.assemble((who, "bold"), plain(str(entry.get("reason", ""))))))
-    events.append((record.updated_at, Text(f"last change, {record.status.value}")))
+        who = f"{plain(str(entry.get('what', 'noted')))} by {plain(str(entry.get('by', 'somebody')))}"
+        reason = plain(str(entry.get("reason", "")))
+        events.append((_moment(entry, record), Text.assemble((f"{who}: " if reason else who, "bold"), reason)))
+    events.append((record.updated_at, Text(f"last change, {state}")))
     return sorted(events, key=lambda event: event[0])
 
 
-def _distance(instant: Instant, now: Instant) -> str:
+def _moment(entry: dict[str, Any], record: Record) -> Instant:
+    """When an entry was written. The one that a token begins with has no time: the store gave it with the record."""
+    if entry["at"] is not None:
+        return int(entry["at"])
+    return record.created_at if "what" in entry else record.updated_at
+
+
+def distance(instant: Instant, now: Instant) -> str:
+    """How far `instant` is from `now`, and on which side."""
     return f"{human(now - instant)} ago" if instant <= now else f"in {human(instant - now)}"
 
 
 def _entries(evidence: str | None) -> list[dict[str, Any]]:
     """The entries of the evidence. One that another program wrote in another form is shown as its words."""
-    kept = _parsed(evidence) or []
+    kept = parsed(evidence) or []
     entries = kept if isinstance(kept, list) else [kept]
     return [entry if _is_entry(entry) else {"at": None, "reason": str(entry)} for entry in entries]
 
 
 def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("at"), int)
+    return isinstance(entry, dict) and isinstance(entry.get("at", ""), int | None)
 
 
-def _parsed(text: str | None) -> Any:
+def parsed(text: str | None) -> Any:
     """The JSON value of `text`; a codec that encrypts stores other text, which is given as it is."""
     try:
         return None if text is None else json.loads(text)
@@ -226,7 +240,8 @@ def _parsed(text: str | None) -> Any:
         return text
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
+    """JSON text over several lines; any other text as it is."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:

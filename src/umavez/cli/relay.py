@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from umavez.cli.options import AsJson, StoreUrl, named
+from umavez.cli.records_change import refuse_unsigned
+from umavez.cli.records_view import plain
 from umavez.errors import ConfigurationError, UmavezError
 from umavez.messaging.broker import Broker
 from umavez.messaging.database import Database
@@ -133,8 +135,10 @@ def list_messages(
         print(json.dumps({"messages": [_brief(entry) for entry in entries], "counts": counts}, indent=2))
         return
     for entry in entries:
-        why = f"  {entry.error}" if entry.error else ""
-        print(f"{entry.id}  {entry.state:9}  {entry.attempts:3}  {_moment(entry.created_at)}  {entry.topic}{why}")
+        # Topics and errors come from elsewhere: a control character in one must not steer the terminal.
+        why = f"  {plain(entry.error)}" if entry.error else ""
+        head = f"{plain(entry.id)}  {entry.state:9}  {entry.attempts:3}  {_moment(entry.created_at)}"
+        print(f"{head}  {plain(entry.topic)}{why}")
     print(", ".join(f"{number} {name.lower()}" for name, number in counts.items()))
 
 
@@ -185,6 +189,7 @@ def discard_message(
     subscriber: Subscriber = None,
 ) -> None:
     """Give a dead message up for good; later messages of its aggregate go on."""
+    refuse_unsigned(by, reason)
     if not _answer(store, subscriber, lambda look: look.discard(message, by, reason)):
         raise NoSuchMessage(f"There is no dead message {message}; see: umavez outbox dead.")
     print(f"{message} is discarded.")

@@ -6,12 +6,14 @@ lease needs beyond an operation: giving it back, and proving inside somebody's t
 
 from __future__ import annotations
 
-from umavez.core.drafts import failing
-from umavez.core.flow import Swap, SwapFlow, Swapped
+from umavez.core.drafts import drafted, failing
+from umavez.core.flow import Flow, Read, Swap, SwapFlow, Swapped
+from umavez.core.key import Key
 from umavez.core.policy import Policy
-from umavez.core.protocol import Claim
-from umavez.core.record import Draft, Millis
-from umavez.errors import ClaimLost
+from umavez.core.protocol import ROUNDS, Claim
+from umavez.core.record import Draft, Millis, Status
+from umavez.core.resolution import NoSuchRecord, noted
+from umavez.errors import ClaimLost, OperationInProgress
 
 OPERATION = "lease"
 RELEASED = "released"
@@ -39,3 +41,23 @@ def prove(claim: Claim) -> SwapFlow[None]:
     reply = yield Swap(claim.draft.stamp, claim.draft._replace(claims=False))
     if not isinstance(reply, Swapped):
         raise ClaimLost(claim.draft.key)
+
+
+def take_away(key: Key, by: str, reason: str, stamp: str) -> Flow[None]:
+    """Free a lease whoever holds it.
+
+    The holder's next heartbeat or proof finds another stamp and is refused, as after a takeover. Raises NoSuchRecord,
+    and OperationInProgress when heartbeats came first every time.
+    """
+    for _ in range(ROUNDS):
+        seen = yield Read(key)
+        if isinstance(seen, Swapped) or seen.current is None:
+            raise NoSuchRecord(key)
+        evidence = noted(seen.current.evidence, seen.now, "taken away", by, reason)
+        draft = drafted(seen.current, stamp)._replace(
+            status=Status.FAILED, keep=int(KEEP * 1000), error=f"taken away by {by}", evidence=evidence
+        )
+        reply = yield Swap(seen.current.stamp, draft)
+        if isinstance(reply, Swapped) or (reply.current is not None and reply.current.stamp == stamp):
+            return
+    raise OperationInProgress(key, 1.0)

@@ -26,6 +26,7 @@ def opener(url: str) -> Callable[[], Awaitable[Line]]:
     path, journal = parsed(url)
 
     def connected() -> sqlite3.Connection:
+        refuse_unsafe_journal(journal)  # before the file is touched: setting the mode is written into it
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         mode = connection.execute(f"PRAGMA journal_mode = {JOURNALS[journal]}").fetchone()[0]
         connection.execute("PRAGMA synchronous = FULL")

@@ -7,7 +7,14 @@ Gapless numbers live in the caller's transaction and are given one at a time; `U
 """
 
 from umavez.sequences.aio_numbers import AsyncSequences, AsyncUniqueNumbers
-from umavez.sequences.errors import NumberNotGiven, NumbersExhausted, NumberVoided, RangeTaken, SeriesUnknown
+from umavez.sequences.errors import (
+    NumberNotGiven,
+    NumbersExhausted,
+    NumberVoided,
+    RangeExists,
+    RangeTaken,
+    SeriesUnknown,
+)
 from umavez.sequences.keeping import Voided
 from umavez.sequences.numbers import Sequences, UniqueNumbers
 from umavez.sequences.ranges import Range
@@ -19,6 +26,7 @@ __all__ = [
     "NumberVoided",
     "NumbersExhausted",
     "Range",
+    "RangeExists",
     "RangeTaken",
     "Sequences",
     "SeriesUnknown",

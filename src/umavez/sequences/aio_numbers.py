@@ -49,7 +49,7 @@ class AsyncSequences:
     async def open_range(
         self, connection: Any, organisation: str, series: str, first: int, last: int = ENDLESS
     ) -> None:
-        """Let the series go on with the numbers from `first` to `last`. Raises RangeTaken."""
+        """Let the series go on with the numbers from `first` to `last`. Raises RangeTaken, RangeExists."""
         sql = await AsyncSql.on(connection)
         flow = keeping.add_range(sql.dialect, checked(organisation, series), Range(first, last), "OPEN", None)
         await carry_async(joined(sql, flow), sql)

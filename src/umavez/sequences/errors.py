@@ -53,3 +53,17 @@ class RangeTaken(UmavezError):
         self.organisation = organisation
         self.series = series
         self.next_number = next_number
+
+
+class RangeExists(UmavezError):
+    """A range of the same kind begins at the same number; `last` is where that one ends. Ranges cannot be changed."""
+
+    def __init__(self, organisation: str, series: str, kind: str, first: int, last: int) -> None:
+        super().__init__(
+            f"A range that is {kind.lower()} begins at {first} in {series!r} of {organisation!r} already;"
+            " begin yours at another number."
+        )
+        self.organisation = organisation
+        self.series = series
+        self.first = first
+        self.last = last

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from umavez.errors import ConfigurationError
-from umavez.sequences.errors import NumberNotGiven, RangeTaken
+from umavez.sequences.errors import NumberNotGiven, RangeExists, RangeTaken
 from umavez.sequences.flows import SERIES, Series, keeping, locked, number_of
 from umavez.sequences.ranges import ENDLESS, Range
 from umavez.sql import Dialect
@@ -44,13 +44,22 @@ def define(dialect: Dialect, series: Series, ranges: Sequence[Range]) -> SqlFlow
     return True
 
 
+_BEGINS_THERE = (
+    "SELECT last_number FROM umavez_sequence_ranges"
+    f" WHERE {SERIES} AND kind = ? AND first_number = ?"  # SERIES is a constant
+)
+
+
 def add_range(dialect: Dialect, series: Series, piece: Range, kind: str, reason: str | None) -> SqlFlow[None]:
-    """Open or block a range, from the next number on. Raises RangeTaken, SeriesUnknown."""
+    """Open or block a range, from the next number on. Raises RangeTaken, RangeExists, SeriesUnknown."""
     if piece.last < piece.first:
         raise ConfigurationError(f"A range from {piece.first} to {piece.last} is empty; swap its ends.")
     at, _ = yield from locked(dialect, series)
     if piece.first < at:
         raise RangeTaken(*series, at)
+    there = yield Ask(_BEGINS_THERE, (*series, kind, piece.first))
+    if there:
+        raise RangeExists(*series, kind, piece.first, there[0][0])
     yield _range(dialect, series, piece, kind, reason)
     # Whatever was known about the stretch ahead is void now; the next number looks again.
     yield Write(f"UPDATE umavez_sequences SET stop_at = next_number - 1 WHERE {SERIES}", series)

@@ -42,7 +42,7 @@ class Sequences:
         return carry(joined(sql, keeping.define(sql.dialect, checked(organisation, series), ranges)), sql)
 
     def open_range(self, connection: Any, organisation: str, series: str, first: int, last: int = ENDLESS) -> None:
-        """Let the series go on with the numbers from `first` to `last`. Raises RangeTaken."""
+        """Let the series go on with the numbers from `first` to `last`. Raises RangeTaken, RangeExists."""
         sql = Sql(connection)
         flow = keeping.add_range(sql.dialect, checked(organisation, series), Range(first, last), "OPEN", None)
         carry(joined(sql, flow), sql)

@@ -20,6 +20,7 @@ from umavez.sequences import (
     NumbersExhausted,
     NumberVoided,
     Range,
+    RangeExists,
     RangeTaken,
     Sequences,
     SeriesUnknown,
@@ -162,6 +163,8 @@ def blocked_ranges_are_passed_over(bench: SequenceBench) -> None:
         bench.once("block_range", first, last, reason="printed elsewhere")
     assert bench.numbers(4) == [2, 9, 11, 12]
     _raises(RangeTaken, bench, "block_range", 12, 20, reason="too late")
+    bench.once("block_range", 20, 21, reason="printed elsewhere")
+    _raises(RangeExists, bench, "block_range", 20, 29, reason="printed elsewhere")
 
 
 def a_voided_number_is_recorded_and_never_given_again(bench: SequenceBench) -> None:
