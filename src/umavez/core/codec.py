@@ -22,8 +22,11 @@ _TEXT = frozenset((str,))
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether `value` is a flat object that JSON writes as it is, as most results are: it need not be copied."""
-    return type(value) is dict and _SAME.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
+    """Whether `value` is flat and JSON writes it as it is, as most results are: it need not be copied."""
+    kind = type(value)
+    if kind is dict:
+        return _SAME.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
+    return kind is list and _SAME.issuperset(map(type, value))
 
 
 class Codec(Protocol):
