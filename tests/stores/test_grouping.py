@@ -245,6 +245,62 @@ def test_tasks_who_wait_for_a_lane_go_together_on_the_next_one() -> None:
     asyncio.run(story())
 
 
+def test_lanes_share_those_who_wait() -> None:
+    """One lane with everybody would leave the other idle, and the store with it while answers are read."""
+
+    async def story() -> list[list[int]]:
+        lanes = [AsyncConnection(MemoryStore()) for _ in range(2)]
+        for lane in lanes:
+            lane.gate = asyncio.Event()
+        group = TaskGroup(lanes)
+        tasks = [asyncio.create_task(group.swap(swap(f"k{number}"))) for number in range(22)]
+        await asyncio.sleep(0)
+        for lane in lanes:
+            lane.gate.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
+        await group.close()
+        return [[len(batch) for batch in lane.batches] for lane in lanes]
+
+    assert asyncio.run(story()) == [[1, 10], [1, 10]]
+
+
+def test_whoever_was_just_answered_rides_with_the_next_batch() -> None:
+    async def story() -> list[int]:
+        lane = AsyncConnection(MemoryStore())
+        group = TaskGroup([lane])
+
+        async def twice(number: int) -> None:
+            await group.swap(swap(f"k{number}"))
+            await group.swap(swap(f"again{number}"))
+
+        lane.gate = asyncio.Event()
+        tasks = [asyncio.create_task(twice(number)) for number in range(6)]
+        await asyncio.sleep(0)
+        lane.gate.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
+        return [len(batch) for batch in lane.batches]
+
+    batches = asyncio.run(story())
+    assert (sum(batches), len(batches)) == (12, 3)
+
+
+def test_a_lane_that_is_stuck_keeps_nobody_waiting_for_ever() -> None:
+    async def story() -> None:
+        stuck, free = AsyncConnection(MemoryStore()), AsyncConnection(MemoryStore())
+        stuck.gate = asyncio.Event()
+        group = TaskGroup([free, stuck])  # idle lanes are taken from the end
+        first = asyncio.create_task(group.swap(swap("stuck")))
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(group.swap(swap(f"k{number}"))) for number in range(40)]
+        answers = await asyncio.wait_for(asyncio.gather(*others), PATIENCE)
+        assert all(isinstance(answer, Swapped) for answer in answers)
+        assert not first.done()
+        stuck.gate.set()
+        assert isinstance(await first, Swapped)
+
+    asyncio.run(story())
+
+
 def test_a_cancelled_task_takes_nobody_with_it() -> None:
     async def story() -> None:
         lane = AsyncConnection(MemoryStore())

@@ -23,6 +23,7 @@ from umavez.stores import postgres_sql as sql
 from umavez.stores import postgres_target as target
 from umavez.stores import postgres_values as values
 from umavez.stores.grouping import ThreadGroup
+from umavez.stores.postgres_batch import batch
 
 
 def new_key() -> Key:
@@ -177,7 +178,7 @@ def test_a_replay_writes_no_wal_takes_no_number_and_no_transaction_id(empty_data
         values.adapt(cursor)
         for text, given in (
             (sql.INSERT, values.inserting(again, 0)),
-            (sql.BATCH, values.batch([again], 0)),
+            (sql.BATCH, batch([again], 0)),
             (sql.JOINED_INSERT, (*values.inserting(again, 0), 1)),
         ):
             (plan,) = cursor.execute(f"EXPLAIN (ANALYZE, WAL, FORMAT JSON) {text}", given).fetchone()
@@ -206,7 +207,7 @@ def test_no_plan_scans_the_table(text: str, store: Any) -> None:
     given = {
         "INSERT": values.inserting(swap, 0),
         "UPDATE": values.updating(swap, 0),
-        "BATCH": values.batch([swap], 0),
+        "BATCH": batch([swap], 0),
         "SWEEP": (0, 0, 10),
     }[text]
     rows = store._desk.rows(f"EXPLAIN {getattr(sql, text)}", given)

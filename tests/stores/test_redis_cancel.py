@@ -55,9 +55,9 @@ async def _cancel_at_random(url: str, chance: random.Random) -> tuple[int, int, 
 async def _ask(store: Any, draft: Any) -> tuple[str, str]:
     """What the connection itself hands over, before the store's own check of the echo."""
     link = store._link
-    command = next(store._dialogues.swap(None, draft._replace(stamp="x")))
+    command = store._dialogues.swaps.swapping(None, draft._replace(stamp="x"), b'"x"')
     value, _now = await link.call(command)
-    fields = store._dialogues._current(value, draft.key)
+    fields = store._dialogues._record(value, draft.key)
     return fields.stamp, fields.fingerprint
 
 

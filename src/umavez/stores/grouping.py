@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 import weakref
+from asyncio import get_running_loop
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from umavez.errors import StoreError, StoreUncertain, UmavezError
 
 Reply = Swapped | Stale
 Answer = Reply | UmavezError
+Q = TypeVar("Q")
 INTERRUPTED = "The batch that carried this write was interrupted; ask again to learn whether it stands."
 MOST = 256
 """Largest batch: beyond it a statement's own work outweighs the shared commit."""
@@ -130,7 +132,8 @@ class ThreadGroup:
             if not self._queue:
                 self._idle.append(lane)
                 return
-            batch, self._queue = _batch_of(self._queue)
+            digests = [ticket.swap.draft.key.digest for ticket in self._queue]
+            batch, self._queue = _batch_of(self._queue, digests, MOST)
             batch[0].lead = (lane, batch)
         batch[0].awake.release()
 
@@ -152,14 +155,8 @@ def _start_all_anew() -> None:
 os.register_at_fork(after_in_child=_start_all_anew)
 
 
-class _Waiter:
-    """A task in the queue."""
-
-    __slots__ = ("answer", "swap")
-
-    def __init__(self, swap: Swap) -> None:
-        self.swap = swap
-        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+_Waiter = tuple[Swap, "asyncio.Future[Reply]"]
+"""A task in the queue: what it asks, and where it waits for the answer."""
 
 
 class TaskGroup:
@@ -169,6 +166,10 @@ class TaskGroup:
         self._lanes = list(lanes)
         self._idle = list(lanes)
         self._queue: list[_Waiter] = []
+        self._under_way = 0
+        """How many of the queue's swaps are on lanes now."""
+        self._callers = 0
+        """How many asked for something when the last batch was taken."""
         # Strong references: the loop itself keeps only weak ones, and a batch must not vanish midway.
         self._running: set[asyncio.Task[None]] = set()
 
@@ -180,27 +181,56 @@ class TaskGroup:
                 return (await lane.send((swap,)))[0]
             finally:
                 self._pass_on(lane)
-        waiter = _Waiter(swap)
-        self._queue.append(waiter)
-        return await waiter.answer
-
-    async def _lead(self, lane: AsyncLane, batch: list[_Waiter]) -> None:
-        answers: list[Answer] = [StoreUncertain(INTERRUPTED) for _ in batch]
-        try:
-            answers = await _asent(lane, [waiter.swap for waiter in batch])
-        finally:
-            for waiter, answer in zip(batch, answers, strict=True):
-                _tell(waiter.answer, answer)
-            self._pass_on(lane)
+        answer: asyncio.Future[Reply] = get_running_loop().create_future()
+        self._queue.append((swap, answer))
+        return await answer
 
     def _pass_on(self, lane: AsyncLane) -> None:
+        """Let the lane carry those who wait; or leave it idle."""
         if not self._queue:
             self._idle.append(lane)
             return
-        batch, self._queue = _batch_of(self._queue)
-        task = asyncio.get_running_loop().create_task(self._lead(lane, batch))
+        task = get_running_loop().create_task(self._lead(lane))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+    async def _lead(self, lane: AsyncLane) -> None:
+        """Carry batch after batch until nobody waits."""
+        try:
+            while self._queue:
+                await self._carry(lane, self._share())
+                # One turn of the loop, no timer: whoever was just answered may ask again, and then rides along.
+                # Sent at once, batches would be half as large and cost both sides more for each swap.
+                await asyncio.sleep(0)
+        finally:
+            self._pass_on(lane)
+
+    def _share(self) -> list[_Waiter]:
+        """The next batch: as many as each lane carries when all are equally full.
+
+        A lane that took everybody would leave the others idle while it is under way, and the store with them
+        while the answers are read.
+        """
+        callers = len(self._queue) + self._under_way
+        # Who was answered a moment ago and is about to ask again is in neither number, but was in the last one.
+        most = min(MOST, -(-max(callers, self._callers) // len(self._lanes)))
+        self._callers = callers
+        digests = [swap.draft.key.digest for swap, _ in self._queue]
+        batch, self._queue = _batch_of(self._queue, digests, most)
+        if self._queue and self._idle:
+            self._pass_on(self._idle.pop())
+        return batch
+
+    async def _carry(self, lane: AsyncLane, batch: list[_Waiter]) -> None:
+        self._under_way += len(batch)
+        try:
+            answers = await _asent(lane, [swap for swap, _ in batch])
+        except BaseException:
+            _tell(batch, [StoreUncertain(INTERRUPTED) for _ in batch])
+            raise
+        finally:
+            self._under_way -= len(batch)
+        _tell(batch, answers)
 
     async def close(self) -> None:
         """Wait for what is under way, then close every lane."""
@@ -208,6 +238,16 @@ class TaskGroup:
             await asyncio.wait(self._running)
         for lane in self._lanes:
             await lane.close()
+
+
+def _tell(batch: Sequence[_Waiter], answers: Sequence[Answer]) -> None:
+    for (_, future), answer in zip(batch, answers, strict=True):
+        if future.done():  # its task was cancelled
+            continue
+        if isinstance(answer, UmavezError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
 
 
 def _sent(lane: Lane, swaps: list[Swap]) -> list[Answer]:
@@ -266,33 +306,21 @@ class _Resent:
         return self._first if self._failures >= 2 else None
 
 
-class _Queued(Protocol):
-    swap: Swap
+def _batch_of(queue: list[Q], digests: Sequence[bytes], most: int) -> tuple[list[Q], list[Q]]:
+    """The next batch and what is left: at most `most`, and no key twice, so that each swap sees the one before it.
 
-
-Q = TypeVar("Q", bound=_Queued)
-
-
-def _batch_of(queue: list[Q]) -> tuple[list[Q], list[Q]]:
-    """The next batch and what is left: at most MOST, and no key twice, so that each swap sees the one before it."""
+    `digests` are those of the queue's keys.
+    """
+    if len(queue) <= most and len(set(digests)) == len(queue):
+        return queue, []
     batch: dict[bytes, Q] = {}
     left: list[Q] = []
-    for entry in queue:
-        digest = entry.swap.draft.key.digest
-        if digest in batch or len(batch) >= MOST:
+    for entry, digest in zip(queue, digests, strict=True):
+        if digest in batch or len(batch) >= most:
             left.append(entry)
         else:
             batch[digest] = entry
     return list(batch.values()), left
-
-
-def _tell(future: asyncio.Future[Reply], answer: Answer) -> None:
-    if future.done():
-        return
-    if isinstance(answer, UmavezError):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
 
 
 def _result(answer: Answer | None) -> Reply:

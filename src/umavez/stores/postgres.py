@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
+from collections.abc import Coroutine
 from typing import Any
 
 import psycopg
@@ -27,12 +29,13 @@ from umavez.stores.postgres_errors import failed, is_lost, not_reached
 from umavez.stores.postgres_joined import WAIT, AsyncJoinedPostgresStore, JoinedPostgresStore
 from umavez.stores.postgres_lanes import AsyncPostgresLane, PostgresLane
 from umavez.stores.postgres_link import AsyncLink, Link
-from umavez.stores.postgres_queries import check_known, found, looking, migrated, schema, seen
+from umavez.stores.postgres_queries import asks_time, check_known, found, looking, migrated, schema, seen
 from umavez.stores.postgres_target import target_of
 
 SWEPT = 1000
 """Records deleted by one statement: its locks are held for a few milliseconds."""
 
+_new = tuple.__new__  # as in core/drafts.py, and for the same reason
 _INHERITED: list[object] = []
 """Connections of a parent process. Kept, so that nothing closes them: closing would end the parent's session."""
 
@@ -54,24 +57,22 @@ class PostgresStore:
         self._target = target_of(url)
         self._clock = clock
         self._begin()
+        _STORES.add(self)
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
         self._lanes = [PostgresLane(self._target.conninfo, self._clock) for _ in range(self._target.lanes)]
         self._group = ThreadGroup(self._lanes)
         self._desk = Link(self._target.conninfo)
         self._at_desk = threading.Lock()
 
-    def _check_process(self) -> None:
-        """In a forked child begin anew: the sockets are the parent's, and so may be the locks."""
-        if self._pid != os.getpid():
-            _INHERITED.extend([self._desk.forget(), *(lane.link.forget() for lane in self._lanes)])
-            self._begin()
+    def begin_anew(self) -> None:
+        """What a forked child does: the sockets are the parent's, and so may be the locks."""
+        _INHERITED.extend([self._desk.forget(), *(lane.link.forget() for lane in self._lanes)])
+        self._begin()
 
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """See Store.swap. Concurrent callers share statements and commits."""
-        self._check_process()
-        return self._group.swap(Swap(expected, draft))
+        return self._group.swap(_new(Swap, (expected, draft)))
 
     def read(self, key: Key) -> Seen:
         """What stands under `key`."""
@@ -79,7 +80,7 @@ class PostgresStore:
 
     def find(self, query: Query) -> list[Record]:
         """The records that match, oldest first."""
-        ((now,),) = self._ask(sql.TIME, self._clock.offset)
+        now = self._ask(sql.TIME, self._clock.offset)[0][0] if asks_time(query) else 0
         text, values = looking(query, now)
         return found(self._ask(text, *values))
 
@@ -95,7 +96,6 @@ class PostgresStore:
         return swept
 
     def _ask(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        self._check_process()
         with self._at_desk:
             return self._desk.rows(text, values)
 
@@ -119,7 +119,6 @@ class PostgresStore:
 
     def close(self) -> None:
         """Close every connection. A later use opens new ones."""
-        self._check_process()
         self._group.close()
         with self._at_desk:
             self._desk.close()
@@ -132,24 +131,22 @@ class AsyncPostgresStore:
         self._target = target_of(url)
         self._clock = clock
         self._begin()
+        _STORES.add(self)
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
         self._lanes = [AsyncPostgresLane(self._target.conninfo, self._clock) for _ in range(self._target.lanes)]
         self._group = TaskGroup(self._lanes)
         self._desk = AsyncLink(self._target.conninfo)
         self._at_desk = asyncio.Lock()
 
-    def _check_process(self) -> None:
+    def begin_anew(self) -> None:
         """See PostgresStore."""
-        if self._pid != os.getpid():
-            _INHERITED.extend([self._desk.forget(), *(lane.link.forget() for lane in self._lanes)])
-            self._begin()
+        _INHERITED.extend([self._desk.forget(), *(lane.link.forget() for lane in self._lanes)])
+        self._begin()
 
-    async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+    def swap(self, expected: str | None, draft: Draft) -> Coroutine[Any, Any, Swapped | Stale]:
         """See Store.swap. Concurrent callers share statements and commits."""
-        self._check_process()
-        return await self._group.swap(Swap(expected, draft))
+        return self._group.swap(_new(Swap, (expected, draft)))  # not awaited here: one coroutine less for each swap
 
     async def read(self, key: Key) -> Seen:
         """What stands under `key`."""
@@ -157,7 +154,7 @@ class AsyncPostgresStore:
 
     async def find(self, query: Query) -> list[Record]:
         """The records that match, oldest first."""
-        ((now,),) = await self._ask(sql.TIME, self._clock.offset)
+        now = (await self._ask(sql.TIME, self._clock.offset))[0][0] if asks_time(query) else 0
         text, values = looking(query, now)
         return found(await self._ask(text, *values))
 
@@ -173,7 +170,6 @@ class AsyncPostgresStore:
         return swept
 
     async def _ask(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        self._check_process()
         async with self._at_desk:
             return await self._desk.rows(text, values)
 
@@ -197,10 +193,20 @@ class AsyncPostgresStore:
 
     async def close(self) -> None:
         """Close every connection. A later use opens new ones."""
-        self._check_process()
         await self._group.close()
         async with self._at_desk:
             await self._desk.close()
+
+
+_STORES: weakref.WeakSet[PostgresStore | AsyncPostgresStore] = weakref.WeakSet()
+
+
+def _begin_all_anew() -> None:
+    for store in _STORES:
+        store.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_all_anew)
 
 
 def _migrate(connection: Connection[tuple[Any, ...]]) -> str:

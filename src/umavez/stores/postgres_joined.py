@@ -26,7 +26,7 @@ from umavez.errors import ConfigurationError, OperationInProgress
 from umavez.stores import postgres_sql as sql
 from umavez.stores.postgres_errors import RETRY_AFTER, failed_joined, is_lost
 from umavez.stores.postgres_link import Row
-from umavez.stores.postgres_queries import found, looking, seen
+from umavez.stores.postgres_queries import asks_time, found, looking, seen
 from umavez.stores.postgres_values import adapt, inserting, reply_of, updating
 
 WAIT = 10.0
@@ -53,13 +53,13 @@ class JoinedPostgresStore:
         text, values = _statement(swap, self._clock.offset)
         for pause in _pauses(self._wait):
             for row in self._rows(text, values, draft.key):
-                return reply_of(swap, row)
+                return reply_of(draft.key, row)
             time.sleep(pause)
         raise OperationInProgress(draft.key, RETRY_AFTER)
 
     def find(self, query: Query) -> list[Record]:
         """The records that match, as this transaction sees them, oldest first."""
-        ((now,),) = self._rows(sql.TIME, (self._clock.offset,))
+        now = self._rows(sql.TIME, (self._clock.offset,))[0][0] if asks_time(query) else 0
         return found(self._rows(*looking(query, now)))
 
     def _rows(self, text: str, values: tuple[Any, ...], key: Key | None = None) -> list[Row]:
@@ -105,13 +105,13 @@ class AsyncJoinedPostgresStore:
         text, values = _statement(swap, self._clock.offset)
         for pause in _pauses(self._wait):
             for row in await self._rows(text, values, draft.key):
-                return reply_of(swap, row)
+                return reply_of(draft.key, row)
             await asyncio.sleep(pause)
         raise OperationInProgress(draft.key, RETRY_AFTER)
 
     async def find(self, query: Query) -> list[Record]:
         """The records that match, as this transaction sees them, oldest first."""
-        ((now,),) = await self._rows(sql.TIME, (self._clock.offset,))
+        now = (await self._rows(sql.TIME, (self._clock.offset,)))[0][0] if asks_time(query) else 0
         return found(await self._rows(*looking(query, now)))
 
     async def _rows(self, text: str, values: tuple[Any, ...], key: Key | None = None) -> list[Row]:

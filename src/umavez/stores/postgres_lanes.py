@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.errors import StoreUnavailable
 from umavez.stores import postgres_sql as sql
+from umavez.stores.postgres_batch import batch, replies
+from umavez.stores.postgres_errors import failed
 from umavez.stores.postgres_link import AsyncLink, Link, Row
-from umavez.stores.postgres_values import batch, inserting, reply_of, updating
+from umavez.stores.postgres_values import inserting, reply_of, updating
 
 ROUNDS = 16
 """How often a swap is repeated when rivals commit between its snapshot and its write."""
@@ -30,15 +32,12 @@ class PostgresLane:
         text, values = statement(swap, self._clock.offset)
         for _ in range(ROUNDS):
             for row in self.link.rows(text, values, swap.draft.key):
-                return reply_of(swap, row)
+                return reply_of(swap.draft.key, row)
         raise overtaken()
 
     def _many(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
-        answered = by_digest(self.link.rows(sql.BATCH, batch(swaps, self._clock.offset)))
-        rows = [answered.get(swap.draft.key.digest) for swap in swaps]
-        return [
-            reply_of(swap, row) if row is not None else self._one(swap) for swap, row in zip(swaps, rows, strict=True)
-        ]
+        answers = replies(swaps, self.link.rows(sql.BATCH, packed(swaps, self._clock.offset)))
+        return [answer or self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def close(self) -> None:
         """Close the connection."""
@@ -60,16 +59,12 @@ class AsyncPostgresLane:
         text, values = statement(swap, self._clock.offset)
         for _ in range(ROUNDS):
             for row in await self.link.rows(text, values, swap.draft.key):
-                return reply_of(swap, row)
+                return reply_of(swap.draft.key, row)
         raise overtaken()
 
     async def _many(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
-        answered = by_digest(await self.link.rows(sql.BATCH, batch(swaps, self._clock.offset)))
-        rows = [answered.get(swap.draft.key.digest) for swap in swaps]
-        return [
-            reply_of(swap, row) if row is not None else await self._one(swap)
-            for swap, row in zip(swaps, rows, strict=True)
-        ]
+        answers = replies(swaps, await self.link.rows(sql.BATCH, packed(swaps, self._clock.offset)))
+        return [answer or await self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     async def close(self) -> None:
         """Close the connection."""
@@ -83,9 +78,13 @@ def statement(swap: Swap, offset: int) -> tuple[str, Row]:
     return sql.UPDATE, updating(swap, offset)
 
 
-def by_digest(rows: Sequence[Row]) -> Mapping[bytes, Row]:
-    """The answers of a batch, each under its key."""
-    return {row[-1]: row for row in rows}
+def packed(swaps: Sequence[Swap], offset: int) -> Row:
+    """The parameters of a batch. Raises StoreUnavailable when a text of it cannot be sent."""
+    try:
+        return tuple(batch(swaps, offset))
+    except UnicodeEncodeError as error:
+        # Only the one who brought it is to blame: sent again one by one, it fails alone.
+        raise failed(error, lost=False) from error
 
 
 def overtaken() -> StoreUnavailable:

@@ -10,9 +10,8 @@ Behind PgBouncer in transaction mode this needs `max_prepared_statements` and `i
 
 from __future__ import annotations
 
-import asyncio
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import psycopg
@@ -25,6 +24,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from umavez.core.key import Key
 from umavez.errors import StoreError, StoreUncertain, UmavezError
 from umavez.stores.postgres_errors import failed, is_lost, not_reached
+from umavez.stores.postgres_reading import Reading, writable
 from umavez.stores.postgres_values import encoded
 
 Row = tuple[Any, ...]
@@ -118,6 +118,7 @@ class AsyncLink:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._line: _Line[AsyncConnection[Any]] | None = None
+        self._reading: Reading | None = None
 
     async def rows(self, text: str, values: Sequence[Any], key: Key | None = None) -> list[Row]:
         """See Link.rows."""
@@ -154,13 +155,14 @@ class AsyncLink:
 
     async def _exchange(self, line: _Line[AsyncConnection[Any]]) -> list[PGresult]:
         """See Link._exchange."""
-        loop, pgconn = asyncio.get_running_loop(), line.pgconn
+        pgconn = line.pgconn
+        reading = self._reading = self._reading or Reading(line.connection)
         results: list[PGresult] = []
         while pgconn.flush():
-            await _event(loop.add_writer, loop.remove_writer, pgconn.socket)
+            await writable(pgconn.socket)
         while True:
             while pgconn.is_busy():
-                await _event(loop.add_reader, loop.remove_reader, pgconn.socket)
+                await reading.ready()
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
@@ -178,28 +180,21 @@ class AsyncLink:
     async def close(self) -> None:
         """Drop the connection; the next use opens another."""
         line, self._line = self._line, None
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.stop()
         if line is not None:
             await line.connection.close()
 
     def forget(self) -> object:
-        """See Link.forget."""
-        line, self._line = self._line, None
-        return line
+        """See Link.forget. The loop is the parent's too."""
+        inherited = self._line, self._reading
+        self._line = self._reading = None
+        return inherited
 
-
-async def _event(add: Callable[..., Any], remove: Callable[[int], Any], socket: int) -> None:
-    """Wait until the socket can be read or written. Nothing stays registered: the loop may be another next time."""
-    ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    add(socket, _set, ready)
-    try:
-        await ready
-    finally:
-        remove(socket)
-
-
-def _set(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
+    def __del__(self) -> None:
+        if self._reading is not None:  # nobody closed it
+            self._reading.abandon()
 
 
 class _Line(Generic[C]):

@@ -20,6 +20,11 @@ def seen(key: Key, answer: Sequence[Sequence[Any]]) -> Seen:
     return Seen(None if row[1] is None else rows.record_of(key, row[1:]), row[0])
 
 
+def asks_time(query: Query) -> bool:
+    """Whether `query` compares with the server's time, which then has to be asked for first."""
+    return query.older_than is not None or query.lapsed
+
+
 def looking(query: Query, now: int) -> tuple[str, tuple[Any, ...]]:
     """The statement of `find`, and its parameters."""
     where, values = rows.conditions(query, now, "%s", sql.INSTANT)

@@ -1,8 +1,8 @@
-"""Values on their way to PostgreSQL: parameters that are prepared once, and columns packed as binary arrays.
+"""Values on their way to PostgreSQL, as parameters that are prepared once, and the answers to single swaps.
 
 psycopg prepares a statement once per combination of parameter types, and it sends None without a type and a small
 integer as a smaller type. The dumpers here leave every type to the statement's own casts, so that each statement is
-prepared exactly once. Its own array dumper takes about a microsecond for each element; a batch has thousands.
+prepared exactly once.
 """
 
 from __future__ import annotations
@@ -17,19 +17,10 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 
 from umavez.core.flow import Stale, Swap, Swapped
+from umavez.core.key import Key
 from umavez.stores import rows
 
-_HEADER = Struct(">iiIii").pack
-_LENGTH = Struct(">i").pack
-_INTEGER = Struct(">ii").pack
-_BIGINT = Struct(">iq").pack
-_ABSENT = b"\xff\xff\xff\xff"
-_TRUE, _FALSE = b"\0\0\0\1\1", b"\0\0\0\1\0"
-_BOOLEANS, _BYTEAS, _BIGINTS, _INTEGERS, _TEXTS = 16, 17, 20, 23, 25
-
-
-class Column(bytes):
-    """A whole column as PostgreSQL's binary array."""
+_new = tuple.__new__  # as in core/drafts.py, and for the same reason
 
 
 class _Text(StrBinaryDumper):
@@ -54,7 +45,6 @@ def adapt(context: AdaptContext) -> None:
     context.adapters.register_dumper(int, _Integer)
     context.adapters.register_dumper(bytes, _Bytes)
     context.adapters.register_dumper(bool, _Truth)
-    context.adapters.register_dumper(Column, _Bytes)
 
 
 _TRUTHS = {True: b"\1", False: b"\0"}
@@ -63,7 +53,6 @@ _ENCODING: dict[type, Callable[[Any], bytes | None]] = {
     int: Struct(">q").pack,
     bool: _TRUTHS.__getitem__,
     bytes: bytes,
-    Column: bytes,
     type(None): lambda _: None,
 }
 
@@ -93,94 +82,9 @@ def updating(swap: Swap, offset: int) -> tuple[Any, ...]:
     return (offset, draft.key.digest, swap.expected, draft.claims, draft.fresh, *rows.values_of(draft))
 
 
-def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
-    """The parameters of BATCH: a column for each value, sorted by digest."""
-    ordered = sorted(swaps, key=_digest)
-    columns: list[Any] = list(zip(*map(_row, ordered), strict=True))
-    packed = (pack(column) for pack, column in zip(_PACKING, columns, strict=True))
-    return [offset, *packed]
-
-
-def _digest(swap: Swap) -> bytes:
-    return swap.draft.key.digest
-
-
-def _row(swap: Swap) -> tuple[Any, ...]:
-    """One row of the batch. An update leaves the key's texts out: they never change."""
-    expected, draft = swap
-    if expected is None:
-        digest, scope, operation, value = rows.key_of(draft.key)
-        # An insert always takes a fence and begins a life, so it need not say so.
-        return (digest, None, scope, operation, value, False, False, *rows.values_of(draft))
-    digest = draft.key.digest
-    return (digest, expected, None, None, None, draft.claims, draft.fresh, *rows.values_of(draft))
-
-
-def reply_of(swap: Swap, row: Sequence[Any]) -> Swapped | Stale:
-    """The answer in a row of INSERT, UPDATE or BATCH: time, fence if done, then the record that stands there."""
-    if row[1] is not None:
-        return Swapped(row[1], row[0])
-    if row[2] is None:
-        return Stale(None, row[0])
-    return Stale(rows.record_of(swap.draft.key, row[2:]), row[0])
-
-
-def _array(kind: int, absent: bool, elements: Sequence[bytes]) -> Column:
-    return Column(_HEADER(1, absent, kind, len(elements), 1) + b"".join(elements))
-
-
-def _texts(values: Sequence[str | None]) -> Column | None:
-    first = values[0]
-    if values.count(first) == len(values):
-        # Often so: nobody has an error, all have the same status. unnest() fills a missing array up with NULL.
-        return None if first is None else _array(_TEXTS, False, [_text(first)] * len(values))
-    return _array(_TEXTS, None in values, [_text(value) for value in values])
-
-
-def _text(value: str | None) -> bytes:
-    if value is None:
-        return _ABSENT
-    data = value.encode()
-    return _LENGTH(len(data)) + data
-
-
-def _byteas(values: Sequence[bytes]) -> Column:
-    return _array(_BYTEAS, False, [_LENGTH(len(value)) + value for value in values])
-
-
-def _integers(values: Sequence[int]) -> Column:
-    return _array(_INTEGERS, False, [_INTEGER(4, value) for value in values])
-
-
-def _bigints(values: Sequence[int | None]) -> Column | None:
-    first = values[0]
-    if values.count(first) == len(values):
-        return None if first is None else _array(_BIGINTS, False, [_BIGINT(8, first)] * len(values))
-    elements = [_ABSENT if value is None else _BIGINT(8, value) for value in values]
-    return _array(_BIGINTS, None in values, elements)
-
-
-def _booleans(values: Sequence[bool]) -> Column | None:
-    """Absent when all are false: each array costs the server a microsecond for each of its elements."""
-    if True not in values:
-        return None
-    return _array(_BOOLEANS, False, [_TRUE if value else _FALSE for value in values])
-
-
-_PACKING: Sequence[Any] = (
-    _byteas,
-    _texts,
-    _texts,
-    _texts,
-    _texts,
-    _booleans,
-    _booleans,
-    _texts,
-    _texts,
-    _integers,
-    _bigints,
-    _bigints,
-    *[_texts] * 3,
-    _booleans,
-    *[_texts] * 4,
-)
+def reply_of(key: Key, row: Sequence[Any]) -> Swapped | Stale:
+    """The answer in a row of INSERT or UPDATE: time, fence if done, then the record that stands there."""
+    now, fence = row[0], row[1]
+    if fence is not None:
+        return _new(Swapped, (fence, now))
+    return _new(Stale, (None if row[2] is None else rows.record_of(key, row[2:]), now))

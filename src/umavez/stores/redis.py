@@ -1,4 +1,4 @@
-"""The Redis store: one JSON value per record, one Lua script per transition.
+"""The Redis store: one JSON value per record, one Lua script for every transition.
 
 What it promises depends on the server. Redis acknowledges before it replicates, syncs its log once a second
 unless told otherwise, and evicts keys under memory pressure, so by default this store is best effort: after
@@ -10,7 +10,8 @@ counter lost with its server does not begin again under fences that were given b
 
 Expiry is a comparison with the server's clock, as in every store; Redis's own TTL is housekeeping, set a
 day later and only on records that may be swept. It removes values, not index entries: run `sweep()` now and
-then.
+then. Running and unknown records are indexed by age; settled ones by expiry, so finding those reads all that
+have their status, however few are asked for. A process instance or a whole key is found directly.
 
 Keys are `{prefix}:…` with the braces, a hash tag: in a cluster all records of one prefix live on one node.
 The URL must name that node; redirections are not followed. Options: `prefix` (umavez), `strict` (0),
@@ -31,9 +32,11 @@ from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores import AsyncStore, Store
 from umavez.stores.redis_address import address_of
+from umavez.stores.redis_command import SWAP
 from umavez.stores.redis_dialogue import Dialogue, Dialogues, ForeignReply
 from umavez.stores.redis_link import Link, open_link
 from umavez.stores.redis_pipe import Pipe
+from umavez.stores.redis_value import quoted
 
 T = TypeVar("T")
 
@@ -64,7 +67,16 @@ class RedisStore:
 
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands, in one command; see Store.swap."""
-        return self._hold(self._dialogues.swap(expected, draft))
+        stamp = quoted(draft.stamp)
+        command = self._dialogues.swaps.swapping(expected, draft, stamp)
+        try:
+            reply = self._pipe.call(command)
+            if type(reply) is not list:
+                reply = self._carry(self._dialogues.taught(SWAP, command, reply))
+            return self._dialogues.swapped(reply, draft, stamp)
+        except ForeignReply as error:
+            self._pipe.distrust()
+            raise StoreUncertain(FOREIGN) from error
 
     def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Delete up to `limit` expired records, or what is left of them where Redis's TTL was faster."""
@@ -88,15 +100,19 @@ class RedisStore:
 
     def _hold(self, dialogue: Dialogue[T]) -> T:
         try:
+            return self._carry(dialogue)
+        except ForeignReply as error:
+            self._pipe.distrust()
+            raise StoreUncertain(FOREIGN) from error
+
+    def _carry(self, dialogue: Dialogue[T]) -> T:
+        try:
             command = next(dialogue)
             while True:
                 command = dialogue.send(self._pipe.call(command))
         except StopIteration as end:
             result: T = end.value
             return result
-        except ForeignReply as error:
-            self._pipe.distrust()
-            raise StoreUncertain(FOREIGN) from error
 
     def _look(self, dialogue: Dialogue[T]) -> T:
         """Hold a dialogue that changes no record: where its answer is lost, nothing is uncertain."""
@@ -122,7 +138,19 @@ class AsyncRedisStore:
 
     async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands, in one command; see Store.swap."""
-        return await self._hold(self._dialogues.swap(expected, draft))
+        link = self._link
+        if link is None or link.closed or link.loop is not asyncio.get_running_loop():
+            link = await self._opened()
+        stamp = quoted(draft.stamp)
+        command = self._dialogues.swaps.swapping(expected, draft, stamp)
+        try:
+            reply = await link.call(command)
+            if type(reply) is not list:
+                reply = await self._carry(link, self._dialogues.taught(SWAP, command, reply))
+            return self._dialogues.swapped(reply, draft, stamp)
+        except ForeignReply as error:
+            link.fail(error)
+            raise StoreUncertain(FOREIGN) from error
 
     async def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Delete up to `limit` expired records, or what is left of them where Redis's TTL was faster."""
@@ -151,15 +179,19 @@ class AsyncRedisStore:
         if link is None or link.closed or link.loop is not asyncio.get_running_loop():
             link = await self._opened()
         try:
+            return await self._carry(link, dialogue)
+        except ForeignReply as error:
+            link.fail(error)
+            raise StoreUncertain(FOREIGN) from error
+
+    async def _carry(self, link: Link, dialogue: Dialogue[T]) -> T:
+        try:
             command = next(dialogue)
             while True:
                 command = dialogue.send(await link.call(command))
         except StopIteration as end:
             result: T = end.value
             return result
-        except ForeignReply as error:
-            link.fail(error)
-            raise StoreUncertain(FOREIGN) from error
 
     async def _look(self, dialogue: Dialogue[T]) -> T:
         """Hold a dialogue that changes no record: where its answer is lost, nothing is uncertain."""

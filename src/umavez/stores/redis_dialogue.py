@@ -6,9 +6,7 @@ how they carry the two.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator
-from importlib.resources import files
 from typing import Any, TypeVar
 
 from hiredis import ReplyError
@@ -19,7 +17,9 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis_address import Address
-from umavez.stores.redis_value import PADDED, indexes_for, matches, packed, quoted, record_of, rest_of
+from umavez.stores.redis_command import FIND, SWAP, SWEEP, Script, Swaps, packed
+from umavez.stores.redis_index import SWEEPABLE, Walk, matches, walks_for
+from umavez.stores.redis_value import OtherLayout, record_of
 
 T = TypeVar("T")
 Dialogue = Generator[bytes, Any, T]
@@ -52,23 +52,6 @@ class ForeignReply(Exception):
     """The reply belongs to another command: the connection is out of step and must not be used again."""
 
 
-class Script:
-    """A Lua script of the package, called by its digest."""
-
-    __slots__ = ("sha", "text")
-
-    def __init__(self, name: str) -> None:
-        self.text = files("umavez.stores").joinpath("schema", f"{name}.lua").read_bytes()
-        self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
-
-    def load(self) -> bytes:
-        """The command that makes the server know the script."""
-        return packed("SCRIPT", "LOAD", self.text)
-
-
-SWAP, FIND, SWEEP = Script("swap"), Script("find"), Script("sweep")
-
-
 class Dialogues:
     """The verbs of a store, for one prefix and clock."""
 
@@ -76,44 +59,36 @@ class Dialogues:
         self._where = str(address)
         self._prefix = address.prefix
         self._clock = clock
+        self.swaps = Swaps(address.prefix, clock)
 
     def read(self, key: Key) -> Dialogue[Seen]:
-        """What stands under `key`: a swap that expects what no stamp can be."""
-        words = ("EVALSHA", SWAP.sha, 1, f"{self._prefix}:{key.digest.hex()}", "?", self._clock.offset)
-        reply = yield from self._run(SWAP, words)
-        return Seen(self._current(reply[0], key), reply[1])
+        """What stands under `key`."""
+        reply = yield from self._run(SWAP, self.swaps.looking(key))
+        value, now = reply
+        return Seen(None if value is None else self._record(value, key), now)
 
-    def swap(self, expected: str | None, draft: Draft) -> Dialogue[Swapped | Stale]:
-        """See Store.swap."""
-        stamp = quoted(draft.stamp)
-        command = self._swapping(expected, draft, stamp)
-        reply = yield command
-        if type(reply) is not list:
-            reply = yield from self._again(SWAP, command, reply)
-        if len(reply) == 2:
-            return Stale(self._current(reply[0], draft.key), reply[1])
-        if reply[2] != stamp:
+    def swapped(self, reply: list[Any], draft: Draft, stamp: bytes) -> Swapped | Stale:
+        """What the reply to a swap says; a reply that is no list goes through `taught` first.
+
+        No dialogue, since nearly every swap is one command and one list, and has to be cheap.
+        """
+        if len(reply) == 3:
+            fence, now, echo = reply
+            if echo != stamp:
+                raise ForeignReply
+            return Swapped(fence, now)
+        value, now = reply
+        return Stale(None if value is None else self._record(value, draft.key), now)
+
+    def taught(self, script: Script, command: bytes, reply: Any) -> Dialogue[list[Any]]:
+        """What the script answers once a server that has forgotten it is taught it again; or what is wrong."""
+        if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
+            self._checked((yield script.load()))
+            reply = yield command
+        answer = self._checked(reply)
+        if not isinstance(answer, list):
             raise ForeignReply
-        return Swapped(reply[0], reply[1])
-
-    def _swapping(self, expected: str | None, draft: Draft, stamp: bytes) -> bytes:
-        """The command for `swap.lua`, whose head names the arguments."""
-        instance = draft.process_instance
-        return packed(
-            "EVALSHA",
-            SWAP.sha,
-            1,
-            f"{self._prefix}:{draft.key.digest.hex()}",
-            "" if expected is None else quoted(expected),
-            self._clock.offset,
-            stamp,
-            PADDED[draft.status],
-            "" if instance is None else quoted(instance),
-            rest_of(draft),
-            ("c" if draft.claims else "") + ("f" if draft.fresh else ""),
-            "" if draft.lease is None else draft.lease,
-            "" if draft.keep is None else draft.keep,
-        )
+        return answer
 
     def find(self, query: Query) -> Dialogue[list[Record]]:
         """See Store.find. A whole key is looked up; all else goes through the indexes."""
@@ -123,32 +98,24 @@ class Dialogues:
             if seen.current is not None and matches(seen.current, query, seen.now):
                 found.append(seen.current)
         else:
-            for kind, name in indexes_for(query):
-                found += yield from self._look_through(kind, name, query)
-        return sorted(found, key=lambda record: (record.created_at, record.fence))[: query.limit]
+            for walk in walks_for(query):
+                found = _oldest(found + (yield from self._walk(walk, query)), query.limit)
+        return found
 
-    def _look_through(self, kind: str, name: bytes, query: Query) -> Dialogue[list[Record]]:
+    def _walk(self, walk: Walk, query: Query) -> Dialogue[list[Record]]:
+        """The oldest matches in one part of an index; where it is not in the order of age, all of it is read."""
         found: list[Record] = []
-        start, more = 0, True
-        older_than = "" if query.older_than is None else query.older_than
-        while more and len(found) < query.limit:
-            words = (
-                "EVALSHA",
-                FIND.sha,
-                0,
-                self._clock.offset,
-                self._prefix,
-                kind,
-                name,
-                older_than,
-                start,
-                PAGE,
-            )
-            now, looked_at, values = yield from self._run(FIND, words)
-            records = [record for record in map(record_of, values) if record is not None]
-            found += [record for record in records if matches(record, query, now)]
-            # Entries without a value were removed in passing: the next page begins behind those that stayed.
-            start, more = start + len(values), looked_at == PAGE
+        ordered, older_than = walk.base is not None, query.older_than
+        edge = "" if walk.base is None or older_than is None else walk.base - older_than
+        lowest: int | bytes = walk.lowest
+        skip, more = 0, True
+        while more and not (ordered and len(found) >= query.limit):
+            words = (self._clock.offset, self._prefix, walk.name, lowest, skip, walk.highest, PAGE, edge)
+            command = packed("EVALSHA", FIND.sha, 0, *words)
+            now, looked_at, lowest, skip, values = yield from self._run(FIND, command)
+            records = [self._record(value) for value in values]
+            found = _oldest(found + [record for record in records if matches(record, query, now)], query.limit)
+            more = looked_at == PAGE
         return found
 
     def sweep(self, limit: int, older_than: Millis) -> Dialogue[int]:
@@ -156,8 +123,8 @@ class Dialogues:
         swept, more = 0, True
         while more and swept < limit:
             count = min(limit - swept, PAGE)
-            words = ("EVALSHA", SWEEP.sha, 0, self._clock.offset, self._prefix, older_than, count)
-            looked_at, gone = yield from self._run(SWEEP, words)
+            words = (self._clock.offset, self._prefix, older_than, count, SWEEPABLE)
+            looked_at, gone = yield from self._run(SWEEP, packed("EVALSHA", SWEEP.sha, 0, *words))
             swept, more = swept + gone, looked_at == count
         return swept
 
@@ -173,28 +140,22 @@ class Dialogues:
             self._checked((yield script.load()))
         return f"Redis {version} at {self._where} is ready: its scripts are loaded; it needs no tables."
 
-    def _run(self, script: Script, words: tuple[Any, ...]) -> Dialogue[list[Any]]:
-        """The script's answer; a server that has forgotten the script is taught it again."""
-        command = packed(*words)
+    def _run(self, script: Script, command: bytes) -> Dialogue[list[Any]]:
+        """The script's answer."""
         reply = yield command
-        return reply if type(reply) is list else (yield from self._again(script, command, reply))
+        return reply if type(reply) is list else (yield from self.taught(script, command, reply))
 
-    def _again(self, script: Script, command: bytes, reply: Any) -> Dialogue[list[Any]]:
-        if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
-            self._checked((yield script.load()))
-            reply = yield command
-        answer = self._checked(reply)
-        if not isinstance(answer, list):
-            raise ForeignReply
-        return answer
-
-    def _current(self, value: Any, key: Key) -> Record | None:
-        if value is None:
-            return None
+    def _record(self, value: Any, key: Key | None = None) -> Record:
+        """The record in `value`, which must be that of `key` if given."""
         if type(value) is not bytes:
             raise ForeignReply
         try:
             record = record_of(value, key)
+        except OtherLayout as error:
+            raise StoreUnavailable(
+                f"A record under {self._prefix} in Redis at {self._where} was written by an earlier umavez in a layout "
+                "that this one cannot read; use another prefix, or delete the old records."
+            ) from error
         except (LookupError, TypeError, ValueError) as error:
             raise StoreUnavailable(
                 f"A value under {self._prefix} in Redis at {self._where} is no record; use another prefix."
@@ -219,6 +180,12 @@ class Dialogues:
                 f"Redis at {self._where} refused the command ({code}) and wrote nothing; try again."
             )
         return StoreUncertain(f"Redis at {self._where} failed midway ({code}), so the write may stand; look again.")
+
+
+def _oldest(records: list[Record], limit: int) -> list[Record]:
+    # Once each: a record that moved while its index was walked may have been met in both places.
+    once = {record.key: record for record in records}.values()
+    return sorted(once, key=lambda record: (record.created_at, record.fence))[:limit]
 
 
 def _version(info: str) -> str:

@@ -12,7 +12,7 @@ from hiredis import ReplyError
 
 from umavez.errors import ConfigurationError, StoreError, StoreUnavailable
 from umavez.stores.redis_address import Address
-from umavez.stores.redis_value import packed
+from umavez.stores.redis_command import packed
 
 STRICT = (
     ("maxmemory-policy", "noeviction", "an evicted record lets its operation run again"),

@@ -18,8 +18,9 @@ from umavez.stores.redis_address import Address
 from umavez.stores.redis_greeting import admit, greeting
 from umavez.stores.redis_pipe import not_opened, uncertain, unreachable
 
-FLIGHT = 8
-"""Commands in one write. More would leave the server idle while tasks run, and tasks idle while it answers."""
+FLIGHT = 12
+"""Commands in one write. More would leave the server idle while tasks run, and tasks idle while it answers; fewer
+cost a system call too many. Of 8, 12, 16, 24 and 32, twelve did most for 32 tasks and nearly most for 128."""
 
 
 class Link(asyncio.Protocol):
@@ -34,6 +35,7 @@ class Link(asyncio.Protocol):
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._unsent: list[bytes] = []
         self._lone = True
+        self._flushing = False
         self._last_heard = self.loop.time()
         self._watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
@@ -50,9 +52,14 @@ class Link(asyncio.Protocol):
         if lone or len(self._unsent) >= FLIGHT:
             # Nobody to share a write with, or enough for the server to begin while the other tasks go on.
             self._flush()
-        elif len(self._unsent) == 1:
-            self.loop.call_soon(self._flush)
+        elif not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush_the_turn)
         return reply
+
+    def _flush_the_turn(self) -> None:
+        self._flushing = False
+        self._flush()
 
     def _flush(self) -> None:
         if self.closed or not self._unsent or self._transport is None:

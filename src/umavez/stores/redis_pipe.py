@@ -1,7 +1,8 @@
 """Pipe: one socket to Redis, shared by threads.
 
 A lone thread writes its command and reads the reply itself. While one does, the others queue; the head of
-the queue then takes all of it along in one write. Replies come in the order of the commands and are
+the queue then takes all of it along in one write. Whoever has its answer wakes the next one of its batch: woken
+all at once, they would only wait again, for the interpreter's lock. Replies come in the order of the commands and are
 counted: one too many, or anything unreadable, closes the socket, so no thread is ever given another one's
 reply.
 """
@@ -17,6 +18,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 from hiredis import ProtocolError, Reader
@@ -35,12 +37,13 @@ QUIET = 1.0
 class _Ticket:
     """A thread in the queue: sleeps until it has an answer, or leads the next batch."""
 
-    __slots__ = ("answer", "awake", "batch", "command")
+    __slots__ = ("answer", "awake", "batch", "behind", "command")
 
     def __init__(self, command: bytes) -> None:
         self.command = command
         self.answer: Any = None
         self.batch: list[_Ticket] | None = None
+        self.behind: _Ticket | None = None
         self.awake = threading.Lock()
         self.awake.acquire()
 
@@ -73,12 +76,31 @@ class Pipe:
                 return self._exchange((command,))[0]
             finally:
                 self._pass_on()
-        ticket.awake.acquire()
-        if ticket.batch is not None:
-            self._lead(ticket.batch)
+        try:
+            ticket.awake.acquire()
+        except BaseException:
+            self._leave(ticket)
+            raise
+        self._serve(ticket)
         if isinstance(ticket.answer, StoreError):
             raise ticket.answer
         return ticket.answer
+
+    def _serve(self, ticket: _Ticket) -> None:
+        """What falls to a thread that was woken: to lead its batch, or to wake the next one of it."""
+        if ticket.batch is not None:
+            self._lead(ticket.batch)
+        elif ticket.behind is not None:
+            ticket.behind.awake.release()
+
+    def _leave(self, ticket: _Ticket) -> None:
+        """Interrupted in its sleep (KeyboardInterrupt), a thread leaves the queue, or serves the others first."""
+        with self._lock:
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+                return
+        ticket.awake.acquire()
+        self._serve(ticket)
 
     def _lead(self, batch: list[_Ticket]) -> None:
         # What followers are told if this thread is interrupted (KeyboardInterrupt): they must not sleep on.
@@ -92,8 +114,10 @@ class Pipe:
         finally:
             for ticket, answer in zip(batch, answers, strict=True):
                 ticket.answer = answer
-            for follower in batch[1:]:
-                follower.awake.release()
+            for ticket, behind in pairwise(batch):
+                ticket.behind = behind
+            if len(batch) > 1:
+                batch[1].awake.release()
             self._pass_on()
 
     def _pass_on(self) -> None:

@@ -24,6 +24,8 @@ KEY = "digest, scope, operation_name, idempotency_key"
 """The columns that never change."""
 
 _STATUSES = {status.value: status for status in Status}
+_SUCCESS = Status.SUCCESS.value
+_new = tuple.__new__  # as in core/drafts.py, and for the same reason
 
 
 def values_of(draft: Draft) -> tuple[Any, ...]:
@@ -57,25 +59,31 @@ def _shown(text: str) -> str:
 
 def record_of(key: Key, row: Sequence[Any]) -> Record:
     """The record in `row`, whose columns are those of READ."""
-    status = _STATUSES[row[2]]
-    settled = Settled(status is Status.SUCCESS, row[12]) if row[11] else None
-    return Record(
-        key,
-        row[0],
-        row[1],
-        status,
-        row[3],
-        row[4],
-        row[5],
-        row[6],
-        row[7],
-        row[8],
-        row[9],
-        row[10],
-        settled,
-        row[13],
-        row[14],
-        row[15],
+    (
+        stamp, fence, status, attempt, created_at, updated_at, lease_until, expires_at, fingerprint,
+        process_instance, activity, kept, body, error, progress, evidence,
+    ) = row  # fmt: skip
+    settled = _new(Settled, (status == _SUCCESS, body)) if kept else None
+    return _new(
+        Record,
+        (
+            key,
+            stamp,
+            fence,
+            _STATUSES[status],
+            attempt,
+            created_at,
+            updated_at,
+            lease_until,
+            expires_at,
+            fingerprint,
+            process_instance,
+            activity,
+            settled,
+            error,
+            progress,
+            evidence,
+        ),
     )
 
 

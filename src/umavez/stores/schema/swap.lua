@@ -2,90 +2,94 @@
 --
 -- KEYS 1 the record: prefix, colon, digest (64 hexadecimal digits)
 -- ARGV 1 expected stamp, quoted ('' nothing stands there; '?' only look)   2 offset of the clock, ms
---      3 stamp, quoted   4 status, quoted, nine characters   5 process instance, quoted ('' none)
---      6 the rest of the record, as JSON up to its closing bracket
---      7 flags: 'c' asks for a new fence, 'f' begins a new life   8 lease, ms or ''   9 keep, ms or ''
+--      3 stamp, quoted   4 the rest of the record, from the comma behind the stamp
+--      5 process instance, quoted ('' none)   6 flags: 'c' asks for a new fence, 'f' begins a new life
+--      7 place in the index, one digit   8 lease, ms ('' none)   9 keep, ms, and 10 Redis's own TTL, ms (or neither)
 --
--- A record is one JSON array: fence, created, updated, lease until, expires, status, stamp, instance, rest.
--- Up to the stamp every part has a fixed width, filled with spaces, because cutting is faster than matching.
--- Stamp and instance hold no bare quote inside (it is written \u0022), so that their end can be seen here.
+-- A record is a JSON array: layout, fence, created, updated, lease until, expires, stamp, instance, rest; behind its
+-- bracket stands the body as it is. Up to the stamp every part has a fixed width, filled with spaces, because cutting
+-- is faster than matching. Stamp and instance hold no bare quote inside (it is written \u0022), so that their end can
+-- be seen here.
+--
+-- One index holds every record once; its score is the place and an instant of 14 digits: when the record was created,
+-- or, in places whose records may be swept, when it expires. So a change of status moves an entry with one command.
 -- Answers {fence, now, stamp} when written, else {value or nil, now}.
 
-local GRACE = 86400000 -- ms a value outlives its expiry: the comparison of expires_at decides, never Redis's own TTL
-
 local NEVER = '         null' -- as wide as an instant
+local LATEST = 9999999999999 -- the last instant of thirteen digits; a lease or keep beyond it ends there
+local STAMP = 77 -- where the stamp begins
 
-local call, match, sub = redis.call, string.match, string.sub
-local key, expected, mark, next_status = KEYS[1], ARGV[1], ARGV[3], ARGV[4]
+local call, format, sub = redis.call, string.format, string.sub
+local key, expected = KEYS[1], ARGV[1]
 local time = call('TIME')
-local clock = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = clock + ARGV[2]
-if now < 1e12 or now >= 1e13 then
+local seconds, micros = time[1], time[2]
+local clock = seconds * 1000 + (micros - micros % 1000) / 1000 + ARGV[2]
+if clock < 1e12 or clock > LATEST then
   return redis.error_reply('CLOCK an instant must have thirteen digits')
 end
 
 local value = call('GET', key)
 if expected == '?' or (value and expected == '') or (not value and expected ~= '') then
-  return {value, now}
+  return {value, clock}
 end
 
-local fence, created, expires, status, instance
+local fence, created, instance
 if value then
-  local last = 84 + #expected
-  if sub(value, 85, last) ~= expected then
-    return {value, now}
+  local behind = STAMP + #expected
+  if sub(value, STAMP, behind - 1) ~= expected then
+    return {value, clock}
   end
-  fence, created, expires, status = sub(value, 2, 17), sub(value, 19, 31), sub(value, 61, 73), sub(value, 75, 83)
-  instance = match(value, '^"([^"]*)"', last + 2)
+  fence, created = sub(value, 4, 19), sub(value, 21, 33)
+  if sub(value, behind, behind + 1) == ',"' then
+    instance = string.match(value, '^[^"]*', behind + 2)
+  end
 end
 
-local prefix, digest, flags = sub(key, 1, -66), sub(key, -64), ARGV[7]
-if not value or match(flags, 'c') then
+local prefix, digest, flags = sub(key, 1, -66), sub(key, -64), ARGV[6]
+if not value or flags == 'c' or flags == 'cf' then
   -- The server's microseconds, or one more than the last fence: a counter that is lost with its server, or falls
   -- back with a replica, does not begin again under fences that were given. Sixteen digits, so texts compare.
-  fence = time[1] .. sub('00000' .. time[2], -6)
+  fence = seconds .. sub('00000' .. micros, -6)
   local last = call('SET', prefix .. ':fence', fence, 'GET')
   if last and last >= fence then
-    fence = string.format('%.0f', last + 1)
+    fence = format('%.0f', last + 1)
     call('SET', prefix .. ':fence', fence)
   end
 end
-local begins = not value or match(flags, 'f')
+local now = format('%.0f', clock)
+local begins = not value or flags == 'f' or flags == 'cf'
 if begins then
   created = now
 end
 
-local mine = match(ARGV[5], '^"(.*)"$')
-local lease = ARGV[8] ~= '' and now + ARGV[8] or NEVER
-local ends = ARGV[9] ~= '' and now + ARGV[9]
+local mine = ARGV[5] ~= '' and sub(ARGV[5], 2, -2) or nil
+local lease, ends = NEVER, nil
+if ARGV[8] ~= '' then
+  lease = format('%.0f', math.min(clock + ARGV[8], LATEST))
+end
+if ARGV[9] then
+  ends = format('%.0f', math.min(clock + ARGV[9], LATEST))
+end
+local index = prefix .. ':records'
 local entry = mine and digest .. ':' .. mine or digest
 
--- First add to the indexes, then write, then remove from them: whatever fails, no record is missing from an index.
-if begins or status ~= next_status then
-  call('ZADD', prefix .. ':status:' .. match(next_status, '%u+'), created, digest)
-end
+-- First into the index, then the record, then out of where it was: whatever fails, no record is missing from it.
+call('ZADD', index, ARGV[7] .. '0' .. (ends or created), entry)
 if mine and (begins or mine ~= instance) then
   call('ZADD', prefix .. ':instance:' .. mine, created, digest)
 end
-local text = '[' .. fence .. ',' .. created .. ',' .. now .. ',' .. lease .. ',' .. (ends or NEVER) .. ',' ..
-  next_status .. ',' .. mark .. ',' .. (mine and ARGV[5] or 'null') .. ',' .. ARGV[6]
+local text = '[2,' .. fence .. ',' .. created .. ',' .. now .. ',' .. lease .. ',' .. (ends or NEVER) .. ',' ..
+  ARGV[3] .. ARGV[4]
 if ends then
-  call('ZADD', prefix .. ':expiry', ends, entry)
-  call('SET', key, text, 'PXAT', clock + ARGV[9] + GRACE)
+  call('SET', key, text, 'PX', ARGV[10])
 else
   call('SET', key, text)
 end
 
-if status and status ~= next_status then
-  call('ZREM', prefix .. ':status:' .. match(status, '%u+'), digest)
-end
-if instance and instance ~= mine then
-  call('ZREM', prefix .. ':instance:' .. instance, digest)
-end
-if value and expires ~= NEVER then
-  local before = instance and digest .. ':' .. instance or digest
-  if not ends or before ~= entry then
-    call('ZREM', prefix .. ':expiry', before)
+if value and instance ~= mine then
+  call('ZREM', index, instance and digest .. ':' .. instance or digest)
+  if instance then
+    call('ZREM', prefix .. ':instance:' .. instance, digest)
   end
 end
-return {tonumber(fence), now, mark}
+return {tonumber(fence), clock, ARGV[3]}
