@@ -13,7 +13,8 @@ import pytest
 
 from tests.http.conftest import bench
 from umavez import CannotTell, ConfigurationError, Happened, NotDeclared, NotHappened, StoreUnavailable
-from umavez.http import ANONYMOUS, Route, answer_with
+from umavez.http import ANONYMOUS, Problem, Route, answer_with
+from umavez.http.problem import KEY_MISSING
 from umavez.stores.memory import AsyncMemoryStore
 
 
@@ -483,6 +484,45 @@ async def test_a_slow_attempt_that_was_overtaken_is_told_so(tmp_path: Path) -> N
         gate.set()
         assert kind_of(await slow) == "overtaken"
         assert (await b.post()).json() == {"run": 2}
+
+
+@awaited
+async def test_a_stream_whose_claim_was_lost_is_answered_once(tmp_path: Path) -> None:
+    async with bench(f"sqlite:///{tmp_path}/o.db", unknown="rerun", lease=0.05, heartbeat=False, stream=True) as b:
+        gate = asyncio.Event()
+        b.shop.before = gate.wait
+        slow = asyncio.create_task(b.post())
+        await until(lambda: b.shop.runs)
+        await asyncio.sleep(0.06)
+        b.shop.before = None
+        assert (await b.post()).json() == {"run": 2}
+        gate.set()
+        assert kind_of(await slow) == "overtaken"
+
+
+@awaited
+async def test_an_error_that_the_app_raises_is_its_own_even_if_it_looks_like_ours() -> None:
+    async with bench(unknown="rerun") as b:
+        b.shop.error = Problem(KEY_MISSING)
+        with pytest.raises(Problem):
+            await b.post()
+
+
+@awaited
+async def test_the_app_sees_one_task_from_its_first_line_to_its_last() -> None:
+    async with bench(unknown="rerun") as b:
+        seen: list[Any] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            seen.append(asyncio.current_task())
+            await asyncio.sleep(0)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            seen.append(asyncio.current_task())
+
+        b.app.app = app
+        await b.post()
+        assert seen[0] is seen[1] is not asyncio.current_task()
 
 
 @awaited

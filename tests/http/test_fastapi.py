@@ -113,3 +113,50 @@ def test_the_contract_is_in_openapi() -> None:
     assert "IdempotencyProblem" in schema["components"]["schemas"]
     assert "x-idempotency" not in schema["paths"]["/free"]["post"]
     assert app.openapi() is schema
+
+
+def test_a_declared_route_refuses_to_run_where_nothing_enforces_it() -> None:
+    app, runs = FastAPI(), list[int]()
+
+    @app.post("/charges")
+    @idempotent(unknown="hold")
+    async def charge(number: int = 1) -> None:
+        runs.append(number)
+
+    @app.post("/sync")
+    @idempotent(unknown="hold")
+    def sync(**rest: Any) -> None:
+        runs.append(2)
+
+    for request in (("POST", "/charges", "k"), ("POST", "/charges", None), ("POST", "/sync", "k")):
+        with pytest.raises(ConfigurationError, match="protect"):
+            ask(app, request)
+    assert runs == []
+
+
+def test_a_declared_route_runs_without_a_key_where_none_is_required() -> None:
+    app, runs = made()
+    assert [answer.status_code for answer in ask(app, ("POST", "/sync", None), ("POST", "/sync", None))] == [200, 200]
+    assert runs == [1, 1]
+
+
+def test_a_declared_route_on_a_mounted_app_is_protected_by_the_outer_one() -> None:
+    outer, inner, runs = FastAPI(), FastAPI(), list[int]()
+
+    @inner.post("/charges")
+    @idempotent(unknown="hold")
+    async def charge() -> None:
+        runs.append(1)
+
+    outer.mount("/in", inner)
+    protect(outer, once=AsyncOnce("memory:", scope="api"), principal=ANONYMOUS)
+    assert [answer.status_code for answer in ask(outer, *[("POST", "/in/charges", "k")] * 2)] == [200, 200]
+    assert runs == [1]
+
+
+def test_a_declared_endpoint_called_directly_just_runs() -> None:
+    @idempotent(unknown="hold")
+    async def charge(number: int) -> int:
+        return number
+
+    assert asyncio.run(charge(3)) == 3

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from umavez import AsyncOnce, Once
+from umavez import AsyncOnce, ConfigurationError, Once
 from umavez.http import Route, from_header
 from umavez.http.asgi import Idempotency as AsgiIdempotency
 from umavez.http.wsgi import Idempotency as WsgiIdempotency
@@ -60,10 +60,13 @@ class Handler:
         self.status = "201 Created"
         self.error: Exception | None = None
         self.runs = 0
+        self.ending: str | None = None
 
     def __call__(self, environ: Any, start_response: Any) -> list[bytes]:
         self.runs += 1
         environ["umavez"].connection.execute("INSERT INTO orders VALUES ('one')")
+        if self.ending is not None:
+            environ["umavez"].connection.execute(self.ending)
         if self.error is not None:
             raise self.error
         start_response(self.status, [("Content-Type", "application/json")])
@@ -124,6 +127,119 @@ def test_a_commit_that_fails_leaves_neither_effect_nor_response(shop: tuple[Path
         assert rows(path) == []
         assert client.post("/orders").json() == {"run": 2}
         assert len(rows(path)) == 1
+
+
+@pytest.mark.parametrize("after", ["", "BEGIN IMMEDIATE"])
+def test_a_handler_that_commits_by_itself_is_told_and_has_one_effect(after: str, shop: tuple[Path, Once]) -> None:
+    path, once = shop
+    handler = Handler()
+
+    def ends(environ: Any, start_response: Any) -> list[bytes]:
+        answer = handler(environ, start_response)
+        environ["umavez"].connection.execute("COMMIT")
+        if after:
+            environ["umavez"].connection.execute(after)
+        return answer
+
+    routes = [Route("POST", "/orders", joined=lambda: transaction(path))]
+    app = WsgiIdempotency(ends, once=once, principal=from_header("x-user"), routes=routes)
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client:
+        with pytest.raises(ConfigurationError, match="leave commit and rollback to joined="):
+            client.post("/orders")
+        again = client.post("/orders")
+        assert (again.json(), again.headers["idempotent-replayed"]) == ({"run": 1}, "true")
+        assert (len(rows(path)), handler.runs) == (1, 1)
+
+
+@pytest.mark.parametrize("status", ["201 Created", "500 Broken"])
+@pytest.mark.parametrize("ending", ["ROLLBACK", "COMMIT"])
+def test_a_handler_that_ends_its_transaction_is_told_whatever_it_answers(
+    ending: str, status: str, shop: tuple[Path, Once]
+) -> None:
+    path, once = shop
+    handler = Handler()
+    handler.ending, handler.status = ending, status
+    routes = [Route("POST", "/orders", joined=lambda: transaction(path))]
+    app = WsgiIdempotency(handler, once=once, principal=from_header("x-user"), routes=routes)
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client:
+        with pytest.raises(ConfigurationError, match="POST /orders"):
+            client.post("/orders")
+        assert len(rows(path)) == (1 if ending == "COMMIT" else 0)
+
+
+def test_a_handler_may_use_savepoints_of_its_own(shop: tuple[Path, Once]) -> None:
+    path, once = shop
+    handler = Handler()
+    handler.ending = "SAVEPOINT theirs"
+    routes = [Route("POST", "/orders", joined=lambda: transaction(path))]
+    app = WsgiIdempotency(handler, once=once, principal=from_header("x-user"), routes=routes)
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client:
+        assert [client.post("/orders").json() for _ in range(2)] == [{"run": 1}] * 2
+        assert len(rows(path)) == 1
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_handler_that_ends_sqlalchemys_transaction_is_told(ending: str, shop: tuple[Path, Once]) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    path, once = shop
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+
+    def ends(environ: Any, start_response: Any) -> list[bytes]:
+        connection = environ["umavez"].connection
+        connection.execute(sqlalchemy.text("INSERT INTO orders VALUES ('one')"))
+        getattr(connection, ending)()
+        start_response("201 Created", [])
+        return [b"done"]
+
+    routes = [Route("POST", "/orders", joined=engine.begin)]
+    app = WsgiIdempotency(ends, once=once, principal=from_header("x-user"), routes=routes)
+    with (
+        httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client,
+        pytest.raises(ConfigurationError, match="leave commit and rollback to joined="),
+    ):
+        client.post("/orders")
+    engine.dispose()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("then", ["nothing", "a statement"])
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_handler_that_ends_its_transaction_on_postgres_is_told(postgres_url: str, ending: str, then: str) -> None:
+    import psycopg
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[Any]:
+        async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+            yield connection
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        connection = scope["umavez"].connection
+        await connection.execute("INSERT INTO http_ended_orders VALUES ('one')")
+        await getattr(connection, ending)()
+        if then != "nothing":
+            await connection.execute("SELECT 1")
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async def talk() -> None:
+        once = AsyncOnce(postgres_url, scope=f"shop {ending} {then}")
+        await once.migrate()
+        async with connected() as connection:
+            await connection.execute("DROP TABLE IF EXISTS http_ended_orders")
+            await connection.execute("CREATE TABLE http_ended_orders (name TEXT)")
+        routes = [Route("POST", "/orders", joined=connected)]
+        shell = AsgiIdempotency(app, once=once, principal=from_header("x-user"), routes=routes)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(shell), base_url="http://shop") as client:
+            with pytest.raises(ConfigurationError, match="leave commit and rollback to joined="):
+                await client.post("/orders", headers=HEADERS)
+            if ending == "commit":
+                assert (await client.post("/orders", headers=HEADERS)).headers["idempotent-replayed"] == "true"
+        async with connected() as connection:
+            cursor = await connection.execute("SELECT count(*) FROM http_ended_orders")
+            assert await cursor.fetchone() == (1 if ending == "commit" else 0,)
+        await once.close()
+
+    asyncio.run(talk())
 
 
 @pytest.mark.postgres

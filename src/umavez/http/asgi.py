@@ -8,29 +8,24 @@ before that check.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from umavez.aio import AsyncOnce
-from umavez.core.key import Key
 from umavez.core.protocol import Intent
 from umavez.errors import StoreError, UmavezError
 from umavez.http.answer import Answer
-from umavez.http.asgi_run import JoinedRun, Run, body_source, fetched, send_answer
+from umavez.http.asgi_message import App, Body, Receive, Scope, Send, body_source, fetched, send_answer, whole_body
+from umavez.http.asgi_run import JoinedRun, Run
 from umavez.http.detached import Detached
 from umavez.http.exchange import Exchange, current, entity_of, unprotected
-from umavez.http.keyed import Over, joined_arguments
+from umavez.http.keyed import ANSWERED, SEEN, Over, joined_arguments
 from umavez.http.principal import Principal
 from umavez.http.problem import Problem
 from umavez.http.route import Route
-from umavez.http.spool import Spool, refuse_declared
+from umavez.http.spool import refuse_declared
 from umavez.http.status import asked_key, policy_answer, status_answer
+from umavez.http.transaction import Watch
 from umavez.stores.memory import AsyncMemoryStore
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class Idempotency:
@@ -43,7 +38,8 @@ class Idempotency:
         self._documents = self.exchange.documents
         self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
         self._detached = Detached()
-        self._in_memory = type(once.store) is AsyncMemoryStore
+        in_memory = type(once.store) is AsyncMemoryStore
+        self._eager = frozenset(route for route in self.exchange.routes if in_memory and _admits_at_once(route))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand it to the app where keys do not concern it."""
@@ -57,54 +53,56 @@ class Idempotency:
             return await self.app(scope, receive, send)
         keys, media, length = _scanned(scope["headers"])
         if not keys and not route.contract.required:
+            scope[SEEN] = None
             return await self.app(scope, receive, send)
         return await self._keyed(route, keys, media, length, scope, receive, send)
 
     async def _keyed(
         self,
         route: Route,
-        keys: list[bytes],
-        media: bytes,
+        keys: list[str],
+        media: str,
         length: bytes | None,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
-        exchange = self.exchange
         principal = await self._principal(scope)
         if principal is None or principal == "":
             return await self._unprotected(scope, receive, send, b"no-principal")
-        whose = exchange.scopes.of(principal)
         try:
-            value = exchange.key_format.key([key.decode("latin-1") for key in keys])
+            value = self.exchange.key_format.key(keys)
             if length is not None:
                 refuse_declared(length, route.contract.max_request)
-            exchange.enter(whose)
+            intended = await self._intended(route, self.exchange.scopes.of(principal), value, media, scope, receive)
         except Problem as problem:
-            return await send_answer(send, exchange.refusal(problem))
-        try:
-            body = await _body(route, receive)
-            if body is None:
-                return exchange.leave(whose)
-            intent = self._intent(route, exchange.key(route, whose, scope["path"], value), scope, media, body)
-        except Problem as problem:
-            exchange.leave(whose)
-            return await send_answer(send, exchange.refusal(problem))
-        except BaseException:
-            exchange.leave(whose)
-            raise
-        work = self._work(route, intent, scope, body, receive, send)
-        finish = self._detached.finish_eagerly if self._eager(route) else self._detached.finish
-        answer = await finish(work)
+            return await send_answer(send, self.exchange.refusal(problem))
+        if intended is None:
+            return None
+        eager = route in self._eager
+        work = self._work(route, *intended, scope, receive, send, eager)
+        answer = await (self._detached.finish_eagerly(work) if eager else self._detached.finish(work))
         if answer is not None:
             await send_answer(send, answer)
         return None
 
-    def _intent(self, route: Route, key: Key, scope: Scope, media: bytes, body: bytes | Spool) -> Intent:
-        path, query, kind = scope["path"], scope.get("query_string", b""), media.decode("latin-1")
-        if isinstance(body, bytes):
-            return self.exchange.intent(route, key, path, query, kind, body)
-        return self.exchange.intent_of_spool(route, key, path, query, kind, body)
+    async def _intended(
+        self, route: Route, whose: str, value: str, media: str, scope: Scope, receive: Receive
+    ) -> tuple[Intent, Body] | None:
+        """What the request, now counted in, means to do once, and its body; None when the client has left."""
+        exchange = self.exchange
+        exchange.enter(whose)
+        try:
+            body = await whole_body(route.contract, receive)
+            if body is not None:
+                path, query = scope["path"], scope.get("query_string", b"")
+                key = exchange.key(route, whose, path, value)
+                return exchange.intent(route, key, path, query, media, body), body
+        except BaseException:
+            exchange.leave(whose)
+            raise
+        exchange.leave(whose)
+        return None
 
     async def _principal(self, scope: Scope) -> Principal:
         principal = self.exchange.principal(scope)
@@ -112,20 +110,14 @@ class Idempotency:
             return principal  # type: ignore[no-any-return]  # checked by Scopes.of
         return await principal  # type: ignore[no-any-return]  # the same
 
-    def _eager(self, route: Route) -> bool:
-        """Whether admission to `route` never waits: a store in memory, no rival waited for, nobody asked."""
-        policy, contract = route.plan.policy, route.contract
-        waits = policy.wait > 0 or policy.asks or contract.joined is not None or contract.replay == "entity"
-        return self._in_memory and not waits
-
     async def _work(
-        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
+        self, route: Route, intent: Intent, body: Body, scope: Scope, receive: Receive, send: Send, eager: bool
     ) -> Answer | None:
         """The request from its claim to its end; the answer, unless the run has sent its own."""
         try:
             if route.contract.joined is not None:
-                return await self._joined(route, intent, scope, body, receive)
-            return await self._performed(route, intent, scope, body, receive, send)
+                return await self._joined(route, intent, body, scope, receive)
+            return await self._performed(route, intent, body, scope, receive, send, eager)
         finally:
             # Here, not where the caller waits: one that goes away must not make room for more while this runs.
             self.exchange.leave(intent.key.scope)
@@ -133,12 +125,12 @@ class Idempotency:
                 body.close()
 
     async def _performed(
-        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive, send: Send
+        self, route: Route, intent: Intent, body: Body, scope: Scope, receive: Receive, send: Send, eager: bool
     ) -> Answer | None:
-        run = Run(self.app, self.exchange, route.contract, scope, body, receive, send, eager=self._eager(route))
+        run = Run(self.app, self.exchange, route.contract, scope, body, receive, send, eager)
         try:
             outcome = await self.once.perform(route.plan, intent, run, (), {})
-            return await self._replay(outcome.value, scope)
+            return None if outcome.value is ANSWERED else await self._replay(outcome.value, scope)
         except Over:
             return None
         except (UmavezError, Problem) as error:
@@ -149,24 +141,28 @@ class Idempotency:
                 return None
             return self.exchange.refusal(error)
 
-    async def _joined(
-        self, route: Route, intent: Intent, scope: Scope, body: bytes | Spool, receive: Receive
-    ) -> Answer | None:
+    async def _joined(self, route: Route, intent: Intent, body: Body, scope: Scope, receive: Receive) -> Answer | None:
         """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
         run = JoinedRun(self.app, self.exchange, route.contract, scope, body, receive)
+        watch = Watch(route.operation)
         try:
             async with (
                 route.contract.joined() as connection,  # type: ignore[misc]  # checked by the caller
                 self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt,
             ):
                 if not attempt.replayed:
-                    await attempt.succeed(await run(attempt, connection))
+                    async with watch.aover(connection):
+                        value = await run(attempt, connection)
+                    await attempt.succeed(value)
+            watch.check()
             return run.answer or await self._replay(attempt.outcome, scope)
         except (UmavezError, Problem) as error:
+            watch.check()
             if run.started and run.answer is None:
                 raise
             return self.exchange.refusal(error)
         except Over:
+            watch.check()
             return run.answer
 
     async def _replay(self, value: list[Any], scope: Scope) -> Answer:
@@ -176,11 +172,12 @@ class Idempotency:
         return self.exchange.replay(value)
 
     async def _unprotected(self, scope: Scope, receive: Receive, send: Send, why: bytes) -> None:
-        async def marked(message: MutableMapping[str, Any]) -> None:
+        async def marked(message: Any) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", ()), unprotected(why)]}
             await send(message)
 
+        scope[SEEN] = None
         await self.app(scope, receive, marked)
 
     async def _document(self, scope: Scope, send: Send) -> None:
@@ -198,33 +195,20 @@ class Idempotency:
         return await send_answer(send, answer)
 
 
-def _scanned(headers: Any) -> tuple[list[bytes], bytes, bytes | None]:
+def _admits_at_once(route: Route) -> bool:
+    """Whether admission to `route` waits for nothing but the store: no rival, nobody asked, no transaction."""
+    policy, contract = route.plan.policy, route.contract
+    return not (policy.wait > 0 or policy.asks or contract.joined is not None or contract.replay == "entity")
+
+
+def _scanned(headers: Any) -> tuple[list[str], str, bytes | None]:
     """The keys, the content type and the declared length, in one pass."""
-    keys, media, length = [], b"", None
+    keys, media, length = [], "", None
     for name, value in headers:
         if name == b"idempotency-key":
-            keys.append(value)
+            keys.append(value.decode("latin-1"))
         elif name == b"content-type":
-            media = value
+            media = value.decode("latin-1")
         elif name == b"content-length":
             length = value
     return keys, media, length
-
-
-async def _body(route: Route, receive: Receive) -> bytes | Spool | None:
-    """The whole request body, or None when the client left before sending it: nothing has run then."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        return None
-    chunk: bytes = message.get("body", b"")
-    if not message.get("more_body") and len(chunk) <= route.contract.max_request:
-        return chunk
-    spool = Spool(route.contract.max_request, route.contract.memory)
-    spool.add(chunk)
-    while message.get("more_body"):
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            spool.close()
-            return None
-        spool.add(message.get("body", b""))
-    return spool

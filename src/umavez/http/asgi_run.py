@@ -9,40 +9,43 @@ from typing import Any
 from umavez.aio_attempt import CURRENT, AsyncAttempt
 from umavez.errors import ClaimLost, StoreError
 from umavez.http.answer import Answer, NotFinal, lowered, no_store
+from umavez.http.asgi_message import App, Body, Receive, Scope, Send, send_answer
 from umavez.http.detached import hand_over
 from umavez.http.exchange import Exchange, not_kept, streams, unfinished, unprotected
-from umavez.http.keyed import Keyed, Over
+from umavez.http.keyed import ANSWERED, SEEN, Keyed, Over
 from umavez.http.route import Contract
 from umavez.http.spool import Spool
 
 
-class _Capture:
-    """Feeds the app its body and collects what it answers."""
+class Capture:
+    """Feeds the app its body and collects what it answers. `started` and `answer` tell how far it came."""
+
+    # Where most requests end with the value they begin with: not set for each of them.
+    started = False
+    answer: Answer | None = None
+    _status = 0
+    _chunks = b""
+    _passing = False
+    _pieces: Iterator[bytes] | None = None
+    _gate: asyncio.Future[None] | None = None
 
     def __init__(
-        self, app: Any, exchange: Exchange, contract: Contract, scope: Any, body: bytes | Spool, receive: Any
+        self, app: App, exchange: Exchange, contract: Contract, scope: Scope, body: Body, receive: Receive
     ) -> None:
         self._app = app
         self._exchange = exchange
         self._contract = contract
         self._scope = scope
-        self._pieces: Iterator[bytes] | None = None
-        self._body: bytes | Spool | None = body
+        self._body: Body | None = body
         self._real_receive = receive
-        self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
-        self._chunks = b""
-        self._gate: asyncio.Future[None] | None = None
-        self._passing = False
-        self.started = False
-        self.answer: Answer | None = None
 
-    def _prepared(self, keyed: Keyed) -> Any:
+    def _prepared(self, keyed: Keyed) -> Scope:
         """The scope for the app. Server extensions go: an answer sent as a file name cannot be kept."""
         scope = self._scope
         if scope.get("extensions"):
             scope = {**scope, "extensions": {}}
-        scope["umavez"] = keyed
+        scope[SEEN] = keyed
         state = scope.get("state")
         if state is None:
             scope["state"] = {"umavez": keyed}
@@ -50,7 +53,7 @@ class _Capture:
             state["umavez"] = keyed
         return scope
 
-    async def _receive(self) -> dict[str, Any]:
+    async def _receive(self) -> Any:
         body = self._body
         if type(body) is bytes:
             self._body = None
@@ -67,14 +70,14 @@ class _Capture:
             self._body = None
         return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
 
-    async def _disconnected(self) -> dict[str, Any]:
+    async def _disconnected(self) -> Any:
         """Hides that the client left, which would make a framework cancel the work; a stream may know."""
         if not self._passing and self.answer is None:
             if self._gate is None:
                 self._gate = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._gate)
         if self._passing:
-            return await self._real_receive()  # type: ignore[no-any-return]  # the server's message
+            return await self._real_receive()
         return {"type": "http.disconnect"}
 
     def _open_gate(self) -> None:
@@ -82,8 +85,8 @@ class _Capture:
             self._gate.set_result(None)
 
 
-class Run(_Capture):
-    """The app under a claim of its own. Called by the engine; ends with Over once the outcome is recorded.
+class Run(Capture):
+    """The app under a claim of its own. Called by the engine; gives ANSWERED once the outcome is recorded.
 
     The outcome is recorded when the answer is complete and before any of it goes out, so that work the app does
     after answering delays nobody. A stream is recorded before its first byte.
@@ -91,14 +94,13 @@ class Run(_Capture):
 
     def __init__(
         self,
-        app: Any,
+        app: App,
         exchange: Exchange,
         contract: Contract,
-        scope: Any,
-        body: bytes | Spool,
-        receive: Any,
-        send: Any,
-        *,
+        scope: Scope,
+        body: Body,
+        receive: Receive,
+        send: Send,
         eager: bool,
     ) -> None:
         super().__init__(app, exchange, contract, scope, body, receive)
@@ -107,9 +109,10 @@ class Run(_Capture):
         self._attempt: AsyncAttempt
 
     async def __call__(self) -> Any:
-        """Run the app. Raises Over, or whatever the app raises before it has answered."""
+        """Run the app. Raises Over where it has answered and nothing was recorded, or what the app raises."""
         self.started = True
-        self._attempt = attempt = CURRENT.get()  # type: ignore[assignment]  # the engine calls this inside an attempt
+        attempt: Any = CURRENT.get()  # the engine calls this inside an attempt
+        self._attempt = attempt
         if self._eager:
             await hand_over()
         try:
@@ -118,43 +121,47 @@ class Run(_Capture):
             self._open_gate()
         if self.answer is None and not self._passing:
             raise RuntimeError("The app returned without a complete response; its outcome is not known.")
-        raise Over
+        if not attempt.done:
+            raise Over
+        return ANSWERED
 
     async def _send(self, message: Any) -> None:
         if self._passing:
-            return await self._real_send(message)  # type: ignore[no-any-return]  # None
+            return await self._real_send(message)
+        if self.answer is not None:
+            return None  # answered already, as where the claim was lost before a stream began
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            self._headers = lowered(message.get("headers", ()))
-            if streams(self._contract, self._headers):
+            self._headers = headers = lowered(message.get("headers", ()))
+            if streams(self._contract, headers):
                 await self._pass_on()
             return None
         chunk = message.get("body", b"")
-        self._chunks = self._chunks + chunk if self._chunks else chunk
+        self._chunks = chunks = self._chunks + chunk if self._chunks else chunk
         if not message.get("more_body"):
-            return await self._finish(Answer(self._status, self._headers, self._chunks))
-        if len(self._chunks) > self._contract.max_response:
+            return await self._finish(Answer(self._status, self._headers, chunks))
+        if len(chunks) > self._contract.max_response:
             await self._pass_on()
         return None
 
     async def _finish(self, answer: Answer) -> None:
         """Record the outcome, then let the answer go."""
-        answer, self.answer = await recorded(self._attempt, self._exchange, self._contract, answer, whole=True), answer
+        told = await recorded(self._attempt, self._exchange, self._contract, answer, whole=True)
+        self.answer = answer
         self._open_gate()
-        await send_answer(self._real_send, answer)
+        await send_answer(self._real_send, told)
 
     async def _pass_on(self) -> None:
         """Let the answer go as it comes. First recorded: a stream cut off halfway must not run again."""
-        answer = await recorded(
-            self._attempt, self._exchange, self._contract, Answer(self._status, self._headers, b""), whole=False
-        )
+        answer = Answer(self._status, self._headers, b"")
+        told = await recorded(self._attempt, self._exchange, self._contract, answer, whole=False)
+        if told.status != answer.status:
+            self.answer = told
+            self._open_gate()
+            return await send_answer(self._real_send, told)
         self._passing = True
         self._open_gate()
-        start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-        if answer.status != self._status:
-            self._passing, self.answer = False, answer
-            return await send_answer(self._real_send, answer)
-        await self._real_send(start)
+        await self._real_send({"type": "http.response.start", "status": told.status, "headers": told.headers})
         if self._chunks:
             await self._real_send({"type": "http.response.body", "body": self._chunks, "more_body": True})
         return None
@@ -164,8 +171,9 @@ async def recorded(
     attempt: AsyncAttempt, exchange: Exchange, contract: Contract, answer: Answer, *, whole: bool
 ) -> Answer:
     """Record what `answer` means; returns what the client is told. Without `whole` the body is not kept."""
+    status, headers, body = answer
     try:
-        if not contract.is_final(answer.status):
+        if not contract.is_final(status):
             await attempt.fail(unfinished(answer))
         elif whole:
             await attempt.succeed(exchange.value(contract, answer))
@@ -175,11 +183,11 @@ async def recorded(
         return exchange.refusal(lost)
     except StoreError:
         # It happened. Told 503 the client would try again; told the truth it has no reason to.
-        return answer._replace(headers=[*no_store(answer.headers), unprotected(b"not-recorded")])
-    return answer._replace(headers=no_store(answer.headers))
+        return Answer(status, [*no_store(headers), unprotected(b"not-recorded")], body)
+    return Answer(status, no_store(headers), body)
 
 
-class JoinedRun(_Capture):
+class JoinedRun(Capture):
     """The app inside a transaction that the middleware ends. The whole answer waits for the commit."""
 
     async def __call__(self, attempt: AsyncAttempt, connection: Any) -> list[Any]:
@@ -189,9 +197,10 @@ class JoinedRun(_Capture):
             await self._app(self._prepared(Keyed(attempt, connection)), self._receive, self._collect)
         finally:
             self._open_gate()
-        if self.answer is None:
+        answer = self.answer
+        if answer is None:
             raise RuntimeError("The app returned without a complete response; the transaction is rolled back.")
-        answer, self.answer = self.answer, self.answer._replace(headers=no_store(self.answer.headers))
+        self.answer = Answer(answer.status, no_store(answer.headers), answer.body)
         try:
             return self._exchange.value(self._contract, answer)
         except NotFinal as error:
@@ -205,61 +214,3 @@ class JoinedRun(_Capture):
         self._chunks += message.get("body", b"")
         if not message.get("more_body"):
             self.answer = Answer(self._status, self._headers, self._chunks)
-
-
-async def send_answer(send: Any, answer: Answer) -> None:
-    """Send a whole answer."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
-
-
-def body_source(body: bytes | Spool, receive: Any) -> Any:
-    """A `receive` that gives the body that was read already, then goes on with the server's."""
-    pieces = iter([body]) if isinstance(body, bytes) else body.pieces()
-    given = False
-
-    async def source() -> Any:
-        nonlocal given
-        if given:
-            return await receive()
-        piece = next(pieces, None)
-        given = piece is None
-        return {"type": "http.request", "body": piece or b"", "more_body": not given}
-
-    return source
-
-
-async def fetched(app: Any, scope: Any, place: str) -> Answer:
-    """What the app answers to GET on `place`, asked with the caller's own credentials."""
-    path, _, query = place.partition("?")
-    left_out = (b"content-length", b"content-type", b"idempotency-key", b"transfer-encoding")
-    asked = {
-        **scope,
-        "method": "GET",
-        "path": path,
-        "raw_path": path.encode("latin-1"),
-        "query_string": query.encode("latin-1"),
-        "headers": [pair for pair in scope["headers"] if pair[0] not in left_out],
-        "extensions": {},
-    }
-    parts: list[Any] = []
-    over = asyncio.get_running_loop().create_future()
-    told = False
-
-    async def receive() -> Any:
-        nonlocal told
-        if told:
-            await over
-            return {"type": "http.disconnect"}
-        told = True
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        parts.append(message)
-
-    try:
-        await app(asked, receive, send)
-    finally:
-        over.set_result(None) if not over.done() else None
-    body = b"".join(part.get("body", b"") for part in parts[1:])
-    return Answer(parts[0]["status"], lowered(parts[0].get("headers", ())), body)

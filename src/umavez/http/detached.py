@@ -4,58 +4,68 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from types import coroutine
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+Work = Coroutine[Any, Any, Any]
 
 
 class Detached:
-    """Carries out work in tasks that it holds on to: one that nothing refers to can be collected halfway."""
+    """Carries work out in tasks. It holds on to them: a task that nothing refers to can be collected halfway."""
 
     def __init__(self) -> None:
-        self.working: set[asyncio.Task[None]] = set()
+        self.working: dict[asyncio.Future[Any], asyncio.Task[Any]] = {}
+        """The tasks, each under the future by which its caller hears of the end."""
 
-    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+    async def finish(self, work: Work) -> Any:
         """What `work` gives, done in a task of its own. Raises what it raises."""
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[T] = loop.create_future()
-        self._hold(loop.create_task(_reported(work, waiting)))
-        return await waiting
+        waiting = asyncio.get_running_loop().create_future()
+        return await self._heard(waiting, self._carried(work, [waiting]), None)
 
-    async def finish_eagerly(self, work: Coroutine[Any, Any, T]) -> T:
+    async def finish_eagerly(self, work: Work) -> Any:
         """The same for work that either ends at once or says `hand_over` before anything that may be waited for.
 
         A replay from memory ends at once, and is spared the task.
         """
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[T] = loop.create_future()
-        reported, context = _reported(work, waiting), copy_context()
+        hearers: list[asyncio.Future[Any]] = []
+        carried, context = self._carried(work, hearers), copy_context()
         try:
-            context.run(reported.send, None)
-        except StopIteration:
-            return waiting.result()
-        self._hold(loop.create_task(reported, context=context))
+            context.run(carried.send, None)
+        except StopIteration as ended:
+            return ended.value
+        waiting = asyncio.get_running_loop().create_future()
+        hearers.append(waiting)
+        return await self._heard(waiting, carried, context)
+
+    async def _heard(self, waiting: asyncio.Future[Any], carried: Work, context: Context | None) -> Any:
+        self.working[waiting] = asyncio.get_running_loop().create_task(carried, context=context)
         return await waiting
 
-    def _hold(self, task: asyncio.Task[None]) -> None:
-        self.working.add(task)
-        task.add_done_callback(self.working.discard)
-
-
-async def _reported(work: Coroutine[Any, Any, T], waiting: asyncio.Future[T]) -> None:
-    """Carry `work` out and tell whoever still waits. An error that nobody waits for stays with the task."""
-    try:
-        value = await work
-    except BaseException as error:
-        if waiting.done() or not isinstance(error, Exception):
-            waiting.cancel()
-            raise
-        waiting.set_exception(error)
-    else:
-        if not waiting.done():
+    async def _carried(self, work: Work, hearers: list[asyncio.Future[Any]]) -> Any:
+        """Carry `work` out and tell whoever waits. An error that nobody waits for stays with the task."""
+        try:
+            value = await work
+        except BaseException as error:
+            waiting = self._waiting(hearers)
+            if waiting is None or not isinstance(error, Exception):
+                if waiting is not None:
+                    waiting.cancel()
+                raise
+            waiting.set_exception(error)
+            return None
+        waiting = self._waiting(hearers)
+        if waiting is not None:
             waiting.set_result(value)
+        return value
+
+    def _waiting(self, hearers: list[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:
+        """Who still waits for the work that ends now."""
+        if not hearers:
+            return None
+        (waiting,) = hearers
+        del self.working[waiting]
+        return None if waiting.done() else waiting
 
 
 @coroutine

@@ -18,6 +18,7 @@ from umavez.http.exchange import Exchange, unprotected
 from umavez.http.keyed import Keyed, Over, joined_arguments
 from umavez.http.problem import Problem
 from umavez.http.route import Route
+from umavez.http.transaction import Watch
 from umavez.http.wsgi_run import recorded
 from umavez.once import Once
 
@@ -33,6 +34,7 @@ class View:
         self.request = request
         self.exchange = exchange
         self.contract = route.contract
+        self.watch = Watch(route.operation)
         self.started = False
         self.response: Any = None
 
@@ -63,6 +65,7 @@ class View:
 
     def refused(self, error: UmavezError | Problem) -> Any:
         """The response to an error of the engine; raises what the view itself raised."""
+        self.watch.check()
         if self.started and self.response is None:
             raise error
         return response_of(self.exchange.refusal(error))
@@ -81,6 +84,7 @@ def run(once: Once, exchange: Exchange, route: Route, intent: Intent, request: A
         outcome = once.perform(route.plan, intent, _call, (view,), {})
         return response_of(exchange.replay(outcome.value))
     except Over:
+        view.watch.check()
         return view.response
     except (UmavezError, Problem) as error:
         if view.runs_open(error):
@@ -104,7 +108,10 @@ def _joined(once: Once, view: View, route: Route, intent: Intent) -> Any:
     ):
         if not attempt.replayed:
             view.under(attempt, connection)
-            attempt.succeed(view.kept(view.view(view.request)))
+            with view.watch.over(connection):
+                value = view.kept(view.view(view.request))
+            attempt.succeed(value)
+    view.watch.check()
     return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
 
 
@@ -128,6 +135,7 @@ async def _arun(
         outcome = await once.perform(route.plan, intent, _acall, (view,), {})
         return response_of(exchange.replay(outcome.value))
     except Over:
+        view.watch.check()
         return view.response
     except (UmavezError, Problem) as error:
         if view.runs_open(error):
@@ -151,7 +159,10 @@ async def _ajoined(once: AsyncOnce, view: View, route: Route, intent: Intent) ->
     ):
         if not attempt.replayed:
             view.under(attempt, connection)
-            await attempt.succeed(view.kept(await view.view(view.request)))
+            async with view.watch.aover(connection):
+                value = view.kept(await view.view(view.request))
+            await attempt.succeed(value)
+    view.watch.check()
     return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
 
 

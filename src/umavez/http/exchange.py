@@ -97,19 +97,13 @@ class Exchange:
             text = sha256(b"%d:%b%b" % (len(value), value.encode(), _bytes(path))).hexdigest()
         return Key(scope, route.operation, text, _prefix(scope, route.operation))
 
-    def intent(self, route: Route, key: Key, path: str, query: bytes, content_type: str, body: bytes) -> Intent:
-        """What a request with its body at hand means to do once."""
-        return Intent(key, fingerprint(route.method, path, query, media_type(content_type), body))
-
-    def intent_of_spool(
-        self, route: Route, key: Key, path: str, query: bytes, content_type: str, body: Spool
-    ) -> Intent:
-        """The same for a body that was spooled."""
-        whole = body.whole
-        if whole is not None:
-            return self.intent(route, key, path, query, content_type, whole)
+    def intent(self, route: Route, key: Key, path: str, query: bytes, content_type: str, body: bytes | Spool) -> Intent:
+        """What a request means to do once."""
         media = media_type(content_type)
-        return Intent(key, fingerprint_of_stream(route.method, path, query, media, body.digest))
+        whole = body if isinstance(body, bytes) else body.whole
+        if whole is None:
+            return Intent(key, fingerprint_of_stream(route.method, path, query, media, body.digest))  # type: ignore[union-attr]  # a Spool
+        return Intent(key, fingerprint(route.method, path, query, media, whole))
 
     def enter(self, scope: str) -> None:
         """Count a keyed request in. Raises Problem (429) above the limit; nothing is counted then."""

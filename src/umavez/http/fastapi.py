@@ -12,7 +12,9 @@ replay must come after authentication.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Request, routing
@@ -20,24 +22,69 @@ from fastapi import Depends, FastAPI, Request, routing
 from umavez.aio import AsyncOnce
 from umavez.errors import ConfigurationError
 from umavez.http.asgi import Idempotency
-from umavez.http.keyed import Keyed
+from umavez.http.keyed import SEEN, Keyed
 from umavez.http.openapi import described
 from umavez.http.principal import ANONYMOUS
 from umavez.http.route import Route, contract
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__umavez_contract__"
+GUARD = "umavez_guard"
+"""The parameter by which an endpoint with a contract refuses to run where nothing enforces it."""
 
 
 def idempotent(**options: Any) -> Callable[[F], F]:
-    """Declare the contract of an endpoint: unknown=, required=, keep=, … (see Contract and the engine's Policy)."""
+    """Declare the contract of an endpoint: unknown=, required=, keep=, … (see Contract and the engine's Policy).
+
+    A request that reaches the endpoint past no shell raises ConfigurationError; called directly, it just runs.
+    """
     contract(**options)
 
     def mark(endpoint: F) -> F:
-        setattr(endpoint, MARK, options)
-        return endpoint
+        guarded = _guarded(endpoint)
+        setattr(guarded, MARK, options)
+        return guarded
 
     return mark
+
+
+def _guarded(endpoint: F) -> F:
+    """The endpoint with one more dependency, which FastAPI asks before it runs."""
+
+    @wraps(endpoint)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop(GUARD, None)
+        return endpoint(*args, **kwargs)
+
+    @wraps(endpoint)
+    async def aguarded(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop(GUARD, None)
+        return await endpoint(*args, **kwargs)
+
+    chosen: Any = aguarded if inspect.iscoroutinefunction(endpoint) else guarded
+    chosen.__signature__ = _with_guard(endpoint)
+    return chosen  # type: ignore[no-any-return]  # called as the endpoint is
+
+
+def _with_guard(endpoint: Callable[..., Any]) -> inspect.Signature:
+    try:
+        signature = inspect.signature(endpoint, eval_str=True)
+    except NameError:
+        signature = inspect.signature(endpoint)  # names of another place, which FastAPI knows to look for
+    guard = inspect.Parameter(
+        GUARD, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[None, Depends(refuse_unprotected)]
+    )
+    # In the order of their kinds: whatever takes **kwargs takes them last.
+    return signature.replace(parameters=sorted([*signature.parameters.values(), guard], key=lambda one: one.kind))
+
+
+async def refuse_unprotected(request: Request) -> None:
+    """Raise ConfigurationError for a request that no shell has looked at: it would run unprotected, unnoticed."""
+    if SEEN not in request.scope:
+        raise ConfigurationError(
+            f"{request.method} {request.url.path} is declared @idempotent and nothing enforces it: "
+            "call protect(app, …) once, before the app starts."
+        )
 
 
 def protect(app: FastAPI, *, once: AsyncOnce, principal: Any, **options: Any) -> None:

@@ -7,9 +7,15 @@ from typing import Any
 from umavez.core.protocol import Intent
 from umavez.http.route import Route
 
+SEEN = "umavez"
+"""Where a request (ASGI scope, WSGI environ) bears what it runs under; None where a shell let it run without a key."""
+
+ANSWERED = object()
+"""What a run gives that has recorded its outcome and answered by itself."""
+
 
 class Over(Exception):
-    """The run has recorded its outcome and answered by itself: the engine has nothing left to record."""
+    """The run has answered by itself, and nothing is left for the engine to record."""
 
 
 class Keyed:

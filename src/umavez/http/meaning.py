@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -24,25 +25,31 @@ LARGEST_JSON = 1_000_000
 def fingerprint(method: str, path: str, query: bytes, media: str, body: bytes) -> str:
     """The digest of a request whose body is at hand."""
     tag, content = _content(media, body)
-    return _digest(method, path, query, tag, content)
+    return _digest(_head(method, path, query, tag), content)
 
 
 def fingerprint_of_stream(method: str, path: str, query: bytes, media: str, digest: bytes) -> str:
     """The digest of a request whose body was hashed on the way (SHA-256) instead of being held."""
-    return _digest(method, path, query, b"stream " + _media(media), digest)
+    return _digest(_head(method, path, query, b"stream " + _media(media)), digest)
 
 
+@lru_cache(maxsize=256)
 def media_type(content_type: str) -> str:
     """The media type without its parameters, lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
-def _digest(method: str, path: str, query: bytes, tag: bytes, content: bytes) -> str:
+def _digest(head: bytes, content: bytes) -> str:
+    return f"{VERSION}:{sha256(head + content).hexdigest()}"
+
+
+@lru_cache(maxsize=256)
+def _head(method: str, path: str, query: bytes, tag: bytes) -> bytes:
+    """What the digest begins with; made once for requests that differ only in their bodies."""
     where = path.encode("utf-8", "surrogateescape")
     asked = sorted_query(query) if query else b""
     # Lengths before texts: joined by a mark alone, two different requests could give the same bytes.
-    head = b"%b %d:%b%d:%b%d:%b" % (method.encode(), len(where), where, len(asked), asked, len(tag), tag)
-    return f"{VERSION}:{sha256(head + content).hexdigest()}"
+    return b"%b %d:%b%d:%b%d:%b" % (method.encode(), len(where), where, len(asked), asked, len(tag), tag)
 
 
 def sorted_query(query: bytes) -> bytes:
@@ -60,7 +67,7 @@ def _content(media: str, body: bytes) -> tuple[bytes, bytes]:
         return b"none", b""
     if is_json(media) and len(body) <= LARGEST_JSON:
         try:
-            return b"json", _encoded(_DECODE(body.decode()))
+            return b"json", _encoded(_decoded(body.decode()))
         except (ValueError, RecursionError, ArithmeticError):
             return b"odd json", body
     return _media(media), body
@@ -108,7 +115,8 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-_DECODE = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse).decode
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse)
+_SCAN = _DECODER.scan_once  # type: ignore[attr-defined]  # what its own decode() uses; not in the stubs
 _ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), check_circular=False)
 _QUICK: Any = getattr(json.encoder, "c_make_encoder", None)
 if _QUICK is not None:
@@ -118,3 +126,12 @@ if _QUICK is not None:
 
 def _encoded(value: Any) -> bytes:
     return "".join(_QUICK(value, 0)).encode() if _QUICK is not None else _ENCODER.encode(value).encode()
+
+
+def _decoded(text: str) -> Any:
+    try:
+        value, end = _SCAN(text, 0)
+    except StopIteration:
+        return _DECODER.decode(text)  # it begins with space, or is no JSON
+    # The scanner alone does not look at what follows; most bodies end where their value does.
+    return value if end == len(text) else _DECODER.decode(text)

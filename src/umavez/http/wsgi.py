@@ -19,6 +19,7 @@ from umavez.http.problem import Problem
 from umavez.http.route import Route
 from umavez.http.spool import PIECE, Spool, refuse_declared
 from umavez.http.status import asked_key, policy_answer, status_answer
+from umavez.http.transaction import Watch
 from umavez.http.wsgi_run import JoinedRun, Run, fetched
 from umavez.once import Once
 
@@ -69,7 +70,7 @@ class Idempotency:
             body = _body(route, environ)
             key = exchange.key(route, whose, path, value)
             query = environ.get("QUERY_STRING", "").encode("latin-1")
-            intent = exchange.intent_of_spool(route, key, path, query, environ.get("CONTENT_TYPE", ""), body)
+            intent = exchange.intent(route, key, path, query, environ.get("CONTENT_TYPE", ""), body)
             try:
                 return self._work(route, intent, environ, body, start_response)
             finally:
@@ -100,19 +101,25 @@ class Idempotency:
     def _joined(self, route: Route, intent: Intent, inside: Environ) -> Answer:
         """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
         run = JoinedRun(self.app, self.exchange, route.contract, inside)
+        watch = Watch(route.operation)
         try:
             with (
                 route.contract.joined() as connection,  # type: ignore[misc]  # checked by the caller
                 self.once.joined(connection, route.operation, **joined_arguments(route, intent)) as attempt,
             ):
                 if not attempt.replayed:
-                    attempt.succeed(run(attempt, connection))
+                    with watch.over(connection):
+                        value = run(attempt, connection)
+                    attempt.succeed(value)
+            watch.check()
             return run.answer or self._replay(attempt.outcome, inside)
         except UmavezError as error:
+            watch.check()
             if run.started and run.answer is None:
                 raise
             return self.exchange.refusal(error)
         except Over:
+            watch.check()
             return run.answer  # type: ignore[return-value]  # only an answered run is over
 
     def _replay(self, value: list[Any], environ: Environ) -> Answer:
