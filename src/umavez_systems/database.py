@@ -77,7 +77,7 @@ class _Sqlite:
         self.raw = raw
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        with _translated():
+        with _TRANSLATED:
             cursor = self.raw.execute(sql, tuple(values))
             if cursor.description is None:
                 return []
@@ -105,7 +105,7 @@ class SqliteDatabase:
     def transaction(self) -> Iterator[Connection]:
         """A write transaction, begun IMMEDIATE so that it never has to be refused midway."""
         raw = self._connection()
-        with _translated():
+        with _TRANSLATED:
             raw.execute("BEGIN IMMEDIATE")
             try:
                 yield _Sqlite(raw)
@@ -118,7 +118,7 @@ class SqliteDatabase:
     @contextmanager
     def statements(self) -> Iterator[Connection]:
         """Statements that commit one by one."""
-        with _translated():
+        with _TRANSLATED:
             yield _Sqlite(self._connection())
 
     def _connection(self) -> sqlite3.Connection:
@@ -146,8 +146,9 @@ class _Postgres:
         self.raw = raw
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        with _translated(), self.raw.cursor(row_factory=dict_row) as cursor:
-            cursor.execute(_marked(sql), tuple(values))
+        with _TRANSLATED:
+            cursor = self.raw.cursor(row_factory=dict_row)
+            cursor.execute(_marked(sql), values)
             return [] if cursor.description is None else cursor.fetchall()
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
@@ -161,43 +162,53 @@ def _marked(sql: str) -> bytes:
 
 
 class PostgresDatabase:
-    """A pool of connections; a statement is prepared the second time it is used."""
+    """A pool of connections in autocommit mode; a statement is prepared the second time it is used."""
 
     def __init__(self, url: str, threads: int) -> None:
         self.url = self.store_url = url
+        how = {"autocommit": True, "prepare_threshold": 1}
         self._pool = psycopg_pool.ConnectionPool(
-            url, min_size=1, max_size=threads + 2, timeout=10.0, kwargs={"prepare_threshold": 1}, open=True
+            url, min_size=1, max_size=threads + 2, timeout=10.0, kwargs=how, open=True
         )
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A READ COMMITTED transaction; a connection that failed is not used again."""
-        with _translated(), self._pool.connection() as raw:
-            yield _Postgres(raw)
+        with self.statements() as connection, connection.raw.transaction():
+            yield connection
 
     @contextmanager
     def statements(self) -> Iterator[Connection]:
         """Statements that commit one by one: no round trips for BEGIN and COMMIT around a single one."""
-        with _translated(), self._pool.connection() as raw:
-            raw.autocommit = True
+        with _TRANSLATED:
+            raw = self._pool.getconn()
             try:
                 yield _Postgres(raw)
             finally:
-                if not raw.closed:
-                    raw.autocommit = False
+                # The pool looks at what comes back: a connection that broke is replaced.
+                self._pool.putconn(raw)
 
     def close(self) -> None:
         """Close the pool."""
         self._pool.close()
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise Duplicate(str(error).rpartition(".")[2]) from error
-    except psycopg.errors.UniqueViolation as error:
-        raise Duplicate(error.diag.constraint_name or "") from error
-    except (sqlite3.OperationalError, psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
-        raise StoreUnavailable("The database did not answer; try again.") from error
+class _Translated:
+    """Makes the drivers' errors ours. Without state: one serves every statement, which a generator could not."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        match error:
+            case None:
+                return
+            case sqlite3.IntegrityError():
+                raise Duplicate(str(error).rpartition(".")[2]) from error
+            case psycopg.errors.UniqueViolation():
+                raise Duplicate(error.diag.constraint_name or "") from error
+            case sqlite3.OperationalError() | psycopg.OperationalError() | psycopg_pool.PoolTimeout():
+                raise StoreUnavailable("The database did not answer; try again.") from error
+
+
+_TRANSLATED = _Translated()

@@ -12,13 +12,14 @@ from starlette.responses import Response
 from umavez_systems.problems import Problem
 
 _MARK = "\x00"
+_WRITTEN_MARK = "\\u0000"
 _NUMBER = re.compile(r'"\\u0000(-?[0-9]+(?:\.[0-9]+)?)"')
 
 
 def exact_json(body: bytes) -> Any:
     """The value of a JSON text, with every fraction as Decimal. Raises a 400 problem for what is not JSON."""
     try:
-        return json.loads(body, parse_float=Decimal, parse_constant=_refuse)
+        return _DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except (ValueError, RecursionError, UnicodeDecodeError) as error:
         raise Problem(400, "json-invalido", "JSON inválido", f"O corpo não é JSON válido: {error}.") from error
 
@@ -33,6 +34,11 @@ def _marked(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
+# Made once: the json module would make a new one for every text that is not of the plainest kind.
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=_marked)
+
+
 class ExactJson(Response):
     """A JSON answer in which a Decimal is a number with all its places: 1500.00, not 1500.0 and not a text."""
 
@@ -40,4 +46,5 @@ class ExactJson(Response):
 
     def render(self, content: Any) -> bytes:
         """The bytes of `content`. Texts with NUL never get here: they are refused when they come in."""
-        return _NUMBER.sub(r"\1", json.dumps(content, ensure_ascii=False, default=_marked)).encode()
+        text = _ENCODER.encode(content)
+        return (_NUMBER.sub(r"\1", text) if _WRITTEN_MARK in text else text).encode()

@@ -46,33 +46,35 @@ class Propostas:
     def __init__(self, once: Once, database: Database, keep_seconds: float) -> None:
         self._once = once
         self._database = database
+        self._dialect = tables.Dialect(database)
         self._keep = keep_seconds
 
     def create_cliente(self, caller: Caller, nome: str, email: str, documento: str | None) -> tuple[Cliente, bool]:
         """A new cliente, or the one this key made before. The key is looked up before every other rule."""
         mark = fingerprint({"nome": nome, "email": email, "documento": documento})
+        valid = None if documento is None else valid_document(documento)
         with self._database.statements() as connection:
-            row = self._made_before(connection, tables.CLIENTE_BY_KEY, caller, mark)
-            if row is not None:
-                return tables.cliente_of(row, caller.shown), True
-            valid = None if documento is None else valid_document(documento)
             if caller.strict and valid is False:
-                raise Problem(422, "documento-invalido", "Documento inválido", "Os dígitos do CPF/CNPJ não conferem.")
+                row = self._made_before(connection, tables.CLIENTE_BY_KEY, caller, mark)
+                return tables.cliente_of(_documented(row), caller.shown), True
             values = (nome, email, documento, valid, caller.column, mark)
-            made = self._inserted_cliente(connection, values, caller)
-            if made is not None:
-                return tables.cliente_of(made, caller.shown), False
-            row = self._made_before(connection, tables.CLIENTE_BY_KEY, caller, mark)
-            return tables.cliente_of(_there(row), caller.shown), True
+            row, made = self._found_or_inserted(connection, values, caller)
+            if row is None:
+                row, made = _there(connection.row(tables.CLIENTE_BY_KEY, (caller.column,))), False
+        if not made:
+            _refuse_other_content(row, caller, mark)
+        return tables.cliente_of(row, caller.shown), not made
 
-    def _inserted_cliente(self, connection: Connection, values: tuple[Any, ...], caller: Caller) -> Row | None:
-        """The new row; None when a rival with the same key was faster."""
+    def _found_or_inserted(
+        self, connection: Connection, values: tuple[Any, ...], caller: Caller
+    ) -> tuple[Row | None, bool]:
+        """The key's row and whether it is new; no row when a rival with the same key was faster."""
         try:
-            return connection.row(tables.INSERT_CLIENTE, values)
+            return self._dialect.find_or_insert_cliente(connection, caller.column, values)
         except Duplicate as error:
             # The rival may have this very key: then its row is ours, whatever else it collides with.
-            if caller.key is not None and connection.row(tables.CLIENTE_BY_KEY, (caller.column,)):
-                return None
+            if caller.key is not None and (row := connection.row(tables.CLIENTE_BY_KEY, (caller.column,))):
+                return row, False
             raise Problem(409, "email-em-uso", "E-mail em uso", "Já existe um cliente com este e-mail.") from error
 
     def create_proposta(self, caller: Caller, cliente_id: int, valor: object) -> tuple[Proposta, bool]:
@@ -157,13 +159,8 @@ class Propostas:
         if caller.key is None:
             return None
         row = connection.row(sql, (caller.column,))
-        if row is not None and caller.strict and row["impressao"] != mark:
-            raise Problem(
-                422,
-                "chave-reutilizada",
-                "Chave de idempotência já usada",
-                "Esta chave foi usada antes com outro conteúdo; repita o conteúdo original ou use uma chave nova.",
-            )
+        if row is not None:
+            _refuse_other_content(row, caller, mark)
         return row
 
     def _current(self, connection: Connection, number: int) -> Proposta:
@@ -241,6 +238,24 @@ def _stale(current: Proposta) -> Problem:
         versao=current.versao,
         estado=current.estado.value,
     )
+
+
+def _refuse_other_content(row: Row, caller: Caller, mark: str) -> None:
+    """Raise a 422 problem when a strict caller's key made this row of other content."""
+    if caller.strict and row["impressao"] != mark:
+        raise Problem(
+            422,
+            "chave-reutilizada",
+            "Chave de idempotência já usada",
+            "Esta chave foi usada antes com outro conteúdo; repita o conteúdo original ou use uma chave nova.",
+        )
+
+
+def _documented(row: Row | None) -> Row:
+    """The row that was there before; a new one is not made with a document whose digits are wrong."""
+    if row is None:
+        raise Problem(422, "documento-invalido", "Documento inválido", "Os dígitos do CPF/CNPJ não conferem.")
+    return row
 
 
 def _there(row: Row | None) -> Row:

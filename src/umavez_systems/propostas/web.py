@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
@@ -16,7 +17,30 @@ from umavez_systems.propostas.operations import Caller, Propostas
 from umavez_systems.web import Carrier, body_schema, carrier_of
 
 _EMAIL = r"^[^@\s]{1,64}@[^@\s]{1,185}$"
-router = APIRouter(prefix="/api/v1", tags=["propostas"])
+LONGEST_USUARIO = 255
+
+
+class _Route(APIRoute):
+    """A route that asks for nothing but its caller is called with it straight away.
+
+    FastAPI still documents the headers from the signature. Letting it solve them too, for each request, costs more
+    than all that a replay does here.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's own handler where there are parameters of the path or the query to read."""
+        if self.dependant.path_params or self.dependant.query_params:
+            return super().get_route_handler()
+        endpoint = self.endpoint
+
+        async def handle(request: Request) -> Response:
+            answer: Response = await endpoint(request, _caller_of(request))
+            return answer
+
+        return handle
+
+
+router = APIRouter(prefix="/api/v1", tags=["propostas"], route_class=_Route)
 
 
 class NovoCliente(BaseModel):
@@ -48,17 +72,33 @@ class Mudanca(BaseModel):
     motivo: str | None = Field(None, max_length=2000)
 
 
+Key = Annotated[str | None, Header(description="1 a 255 caracteres; repetir é seguro")]
+Prefer = Annotated[str | None, Header(description="handling=strict: recusa corpo diferente (422)")]
+Usuario = Annotated[str | None, Header(max_length=LONGEST_USUARIO)]
+
+
 async def _caller(
     request: Request,
-    idempotency_key: Annotated[str | None, Header(description="1 a 255 caracteres; repetir é seguro")] = None,
-    prefer: Annotated[str | None, Header(description="handling=strict: recusa corpo diferente (422)")] = None,
-    x_usuario: Annotated[str | None, Header(max_length=255)] = None,
+    idempotency_key: Key = None,  # noqa: ARG001  # to be described, as are its neighbours
+    prefer: Prefer = None,  # noqa: ARG001  # the same
+    x_usuario: Usuario = None,  # noqa: ARG001  # the same
 ) -> Caller:
-    principal = carrier_of(request).principals.of(request.headers.get("authorization"))
-    if len(request.headers.getlist("idempotency-key")) > 1:
+    """The caller, with the headers that say who it is, for FastAPI to document."""
+    return _caller_of(request)
+
+
+def _caller_of(request: Request) -> Caller:
+    """Who calls and under which key. Raises 400, 401 and 422 problems."""
+    headers = request.headers
+    principal = carrier_of(request).principals.of(headers.get("authorization"))
+    keys = headers.getlist("idempotency-key")
+    if len(keys) > 1:
         raise Problem(400, "chave-invalida", "Chave de idempotência inválida", "Envie um só cabeçalho Idempotency-Key.")
-    key = None if idempotency_key is None else IdempotenciaKey(_unquoted(idempotency_key))
-    return Caller(principal, key, x_usuario or principal, "handling=strict" in (prefer or ""))
+    usuario = headers.get("x-usuario")
+    if usuario is not None and len(usuario) > LONGEST_USUARIO:
+        raise _invalid(f"x-usuario: no máximo {LONGEST_USUARIO} caracteres.")
+    key = IdempotenciaKey(_unquoted(keys[0])) if keys else None
+    return Caller(principal, key, usuario or principal, "handling=strict" in headers.get("prefer", ""))
 
 
 def _unquoted(key: str) -> str:
@@ -157,10 +197,14 @@ async def _read(request: Request, model: type[Any]) -> Any:
     except ValidationError as error:
         where = error.errors()[0]
         detail = f"{'.'.join(str(part) for part in where['loc']) or 'corpo'}: {where['msg']}"
-        raise Problem(422, "dados-invalidos", "Dados inválidos", detail) from error
-    if any("\x00" in text for text in found.model_dump().values() if isinstance(text, str)):
-        raise Problem(422, "dados-invalidos", "Dados inválidos", "Textos não podem conter o caractere NUL.")
+        raise _invalid(detail) from error
+    if any("\x00" in text for text in vars(found).values() if isinstance(text, str)):
+        raise _invalid("Textos não podem conter o caractere NUL.")
     return found
+
+
+def _invalid(detail: str) -> Problem:
+    return Problem(422, "dados-invalidos", "Dados inválidos", detail)
 
 
 async def _replayed_anyway(
@@ -189,7 +233,7 @@ def _version(request: Request, data: Mudanca) -> int:
             raise Problem(412, "if-match", "If-Match não confere", 'Envie If-Match: "<versao>".')
         return int(text[:10])
     if data.versao is None:
-        raise Problem(422, "dados-invalidos", "Dados inválidos", "versao: informe a versão lida, ou envie If-Match.")
+        raise _invalid("versao: informe a versão lida, ou envie If-Match.")
     return data.versao
 
 

@@ -320,3 +320,56 @@ def test_principals_never_meet(database: str, serving: Any) -> None:
         assert (other.status_code, other.json()["email"]) == (201, "rui@example.com")
         assert client.get("/api/v1/clientes/1", headers=rui).json()["idempotencia_key"] is None
         assert client.get("/api/v1/clientes/1", headers=ana).json()["idempotencia_key"] == "k"
+
+
+def test_a_replay_takes_no_number_from_the_ids(client: Client) -> None:
+    post(client, "/clientes", JOAO, "client-001")
+    for _ in range(20):
+        assert post(client, "/clientes", JOAO, "client-001").status_code == 200
+
+    assert post(client, "/clientes", {**JOAO, "email": "outro@example.com"}, "client-002").json()["id"] == 2
+
+
+def test_a_strict_repeat_is_a_replay_even_of_a_document_that_strict_would_refuse(
+    client: Client, settings: Settings
+) -> None:
+    strict = {"Prefer": "handling=strict"}
+    post(client, "/clientes", JOAO, "client-001")
+
+    assert post(client, "/clientes", JOAO, "client-001", **strict).status_code == 200
+    other = post(client, "/clientes", {**JOAO, "nome": "Outra"}, "client-001", **strict)
+    assert other.json()["type"].endswith("chave-reutilizada")
+    new = post(client, "/clientes", {**JOAO, "email": "outro@example.com"}, "client-002", **strict)
+    assert new.json()["type"].endswith("documento-invalido")
+    assert query(settings, "SELECT count(*) FROM clientes") == [(1,)]
+
+
+def test_a_used_key_answers_though_its_new_e_mail_is_in_use(client: Client) -> None:
+    post(client, "/clientes", JOAO, "client-001")
+    post(client, "/clientes", {**JOAO, "email": "outro@example.com"}, "client-002")
+
+    again = post(client, "/clientes", JOAO, "client-002")
+
+    assert (again.status_code, again.json()["email"]) == (200, "outro@example.com")
+
+
+def test_a_cliente_without_a_document_is_created_under_a_key(client: Client) -> None:
+    made = post(client, "/clientes", {"nome": "Ana", "email": "ana@example.com"}, "client-001")
+
+    assert (made.status_code, made.json()["documento"]) == (201, None)
+
+
+@pytest.mark.parametrize("path", ["/clientes", "/propostas", "/propostas/1/submeter"])
+def test_a_user_name_that_does_not_fit_is_refused(proposta: Client, path: str) -> None:
+    refused = post(proposta, path, {"versao": 1}, "k", **{"X-Usuario": "x" * 256})
+
+    assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
+    assert "x-usuario" in refused.json()["detail"]
+
+
+def test_every_route_documents_the_headers_it_reads(client: Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+
+    for path in ("/api/v1/clientes", "/api/v1/propostas", "/api/v1/propostas/{number}/submeter"):
+        told = {told["name"] for told in paths[path]["post"]["parameters"] if told["in"] == "header"}
+        assert told == {"idempotency-key", "prefer", "x-usuario"}

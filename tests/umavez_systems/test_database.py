@@ -1,0 +1,78 @@
+"""Connections: what a block does stands or falls together, and a connection that broke is not met again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from umavez import StoreUnavailable
+from umavez_systems.database import Database, Duplicate, open_database
+from umavez_systems.server import prepare
+from umavez_systems.settings import Settings
+
+INSERT = "INSERT INTO clientes (nome, email) VALUES (?, ?)"
+COUNT = "SELECT count(*) AS many FROM clientes"
+
+
+@pytest.fixture
+def opened(database: str) -> Iterator[Database]:
+    prepare(Settings(database=database))
+    made = open_database(database, 1)
+    yield made
+    made.close()
+
+
+def many(database: Database) -> int:
+    with database.statements() as connection:
+        row = connection.row(COUNT)
+    assert row is not None
+    return int(row["many"])
+
+
+def test_a_transaction_that_fails_leaves_nothing(opened: Database) -> None:
+    with pytest.raises(ZeroDivisionError), opened.transaction() as connection:
+        connection.rows(INSERT, ("a", "a@b"))
+        raise ZeroDivisionError
+
+    assert many(opened) == 0
+
+
+def test_a_transaction_is_seen_by_others_only_when_it_is_over(opened: Database, database: str) -> None:
+    if database.startswith("sqlite"):
+        pytest.skip("one connection in a thread: the other would be the same one")
+    with opened.transaction() as connection:
+        connection.rows(INSERT, ("a", "a@b"))
+        assert many(opened) == 0
+
+    assert many(opened) == 1
+
+
+def test_a_statement_stands_though_the_next_one_fails(opened: Database) -> None:
+    with pytest.raises(Duplicate), opened.statements() as connection:
+        connection.rows(INSERT, ("a", "a@b"))
+        connection.rows(INSERT, ("b", "a@b"))
+
+    assert many(opened) == 1
+
+
+def test_a_duplicate_inside_a_transaction_takes_all_of_it_back(opened: Database) -> None:
+    with pytest.raises(Duplicate), opened.transaction() as connection:
+        connection.rows(INSERT, ("a", "a@b"))
+        connection.rows(INSERT, ("b", "a@b"))
+
+    assert many(opened) == 0
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("block", ["statements", "transaction"])
+def test_a_connection_that_broke_is_unavailable_once_and_replaced(postgres_url: str, block: str) -> None:
+    prepare(Settings(database=postgres_url))
+    opened = open_database(postgres_url, 1)
+    try:
+        with pytest.raises(StoreUnavailable), getattr(opened, block)() as connection:
+            connection.rows("SELECT pg_terminate_backend(pg_backend_pid())")
+        for _ in range(5):
+            many(opened)
+    finally:
+        opened.close()

@@ -1,0 +1,98 @@
+"""Use cases in threads: every caller gets its own answer, and what was begun is finished."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from umavez_systems.web import Threads
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    made = Threads(4)
+    yield made
+    made.close()
+
+
+def run(act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """What `act` returns; a caller that is never answered fails the test instead of holding it up."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(10):
+            return await act()
+
+    return asyncio.run(bounded())
+
+
+def test_each_of_many_callers_gets_its_own_answer(threads: Threads) -> None:
+    async def act() -> list[int]:
+        return list(await asyncio.gather(*(threads.run(lambda n: n * 2, number) for number in range(2000))))
+
+    assert run(act) == [number * 2 for number in range(2000)]
+
+
+def test_the_loop_is_woken_again_for_what_is_settled_later(threads: Threads) -> None:
+    async def act() -> list[int]:
+        return [await threads.run(lambda n: n * 2, number) for number in range(200)]
+
+    assert run(act) == [number * 2 for number in range(200)]
+
+
+def test_an_error_reaches_its_caller_and_nobody_else(threads: Threads) -> None:
+    def case(number: int) -> int:
+        if number % 2:
+            raise KeyError(number)
+        return number
+
+    async def act() -> list[Any]:
+        return list(await asyncio.gather(*(threads.run(case, n) for n in range(100)), return_exceptions=True))
+
+    answers = run(act)
+
+    assert answers[::2] == list(range(0, 100, 2))
+    assert [error.args for error in answers[1::2]] == [(number,) for number in range(1, 100, 2)]
+
+
+def test_a_stray_stop_iteration_is_an_error_not_a_caller_left_waiting(threads: Threads) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        run(lambda: threads.run(next, iter(())))
+
+
+def test_a_case_whose_caller_went_away_runs_to_its_end(threads: Threads) -> None:
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def case() -> None:
+        begun.set()
+        go.wait(30)
+        ended.set()
+
+    async def act() -> int:
+        caller = asyncio.create_task(threads.run(case))
+        await asyncio.to_thread(begun.wait, 30)
+        caller.cancel()
+        await asyncio.gather(caller, return_exceptions=True)
+        assert caller.cancelled()
+        go.set()
+        assert await asyncio.to_thread(ended.wait, 30)
+        return await threads.run(lambda: 7)
+
+    assert run(act) == 7
+
+
+def test_closing_waits_for_what_was_begun() -> None:
+    threads, done = Threads(1), []
+
+    async def act() -> None:
+        callers = [asyncio.create_task(threads.run(done.append, number)) for number in range(50)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(threads.close)
+        await asyncio.gather(*callers)
+
+    run(act)
+
+    assert done == list(range(50))
