@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import statistics
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -116,6 +117,8 @@ def machine() -> dict[str, Any]:
         "load_1m": round(os.getloadavg()[0], 1),
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
+        # Built as a shared library, as pyenv does here, it takes a quarter more CPU for the same code.
+        "python_shared": bool(sysconfig.get_config_var("Py_ENABLE_SHARED")),
         "drivers": {name: found for name in DRIVERS if (found := _version(name))},
     }
 
