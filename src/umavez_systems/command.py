@@ -55,6 +55,7 @@ def serve(
         port=settings.port,
         workers=settings.workers,
         log_level="warning",
+        access_log=False,  # it would be written at a level that is not shown, after being put together
         timeout_graceful_shutdown=30,
         server_header=False,
     )
