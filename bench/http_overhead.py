@@ -52,11 +52,12 @@ def scope_of(key: bytes) -> dict[str, Any]:
     return {"type": "http", "method": "POST", "path": "/charges", "query_string": b"", "headers": headers, "state": {}}
 
 
-async def timed(app: Callable[..., Awaitable[None]], scopes: list[dict[str, Any]]) -> float:
+async def timed(app: Callable[..., Awaitable[None]], keys: list[bytes]) -> float:
     began = time.process_time()
-    for scope in scopes:
-        await app(scope, receive, send)
-    return (time.process_time() - began) / len(scopes) * 1e6
+    for key in keys:
+        # Made here, as a server does: thousands made beforehand are no longer in the processor's caches when met.
+        await app(scope_of(key), receive, send)
+    return (time.process_time() - began) / len(keys) * 1e6
 
 
 async def measure(requests: int, rounds: int) -> dict[str, list[float]]:
@@ -65,9 +66,9 @@ async def measure(requests: int, rounds: int) -> dict[str, list[float]]:
         once = AsyncOnce("memory:", scope="bench")
         app = Idempotency(bare, once=once, principal=from_header("x-user"), unknown="rerun")
         keys = [b"8e03978e-40d5-43dd-bc93-%012d" % number for number in range(requests)]
-        found["bare"].append(await timed(bare, [scope_of(key) for key in keys]))
-        found["first"].append(await timed(app, [scope_of(key) for key in keys]))
-        found["replay"].append(await timed(app, [scope_of(key) for key in keys]))
+        found["bare"].append(await timed(bare, keys))
+        found["first"].append(await timed(app, keys))
+        found["replay"].append(await timed(app, keys))
         await once.close()
     return found
 

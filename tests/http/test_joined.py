@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from umavez import AsyncOnce, ConfigurationError, Once
 from umavez.http import Route, from_header
 from umavez.http.asgi import Idempotency as AsgiIdempotency
+from umavez.http.transaction import aended, amarked
 from umavez.http.wsgi import Idempotency as WsgiIdempotency
 
 HEADERS = {"x-user": "ana", "idempotency-key": "k1"}
@@ -279,3 +281,61 @@ def test_joined_over_asgi_on_postgres_with_rivals(postgres_url: str) -> None:
         await once.close()
 
     asyncio.run(talk())
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_handler_that_ends_its_transaction_on_mariadb_is_told(mariadb_url: str, ending: str) -> None:
+    import pymysql
+
+    where = urlsplit(mariadb_url)
+    place = {"host": where.hostname, "port": where.port, "user": where.username, "database": where.path[1:]}
+
+    @contextmanager
+    def connected() -> Iterator[Any]:
+        with pymysql.connect(**place) as connection:
+            connection.begin()
+            yield connection
+            connection.commit()
+
+    def ends(environ: Any, start_response: Any) -> list[bytes]:
+        connection = environ["umavez"].connection
+        connection.cursor().execute("INSERT INTO http_ended_orders VALUES ('one')")
+        getattr(connection, ending)()
+        start_response("201 Created", [])
+        return [b"done"]
+
+    with Once(mariadb_url, scope=f"shop {ending}") as once, connected() as connection:
+        once.migrate()
+        connection.cursor().execute("CREATE OR REPLACE TABLE http_ended_orders (name TEXT)")
+        app = WsgiIdempotency(
+            ends, once=once, principal=from_header("x-user"), routes=[Route("POST", "/orders", joined=connected)]
+        )
+        with (
+            httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client,
+            pytest.raises(ConfigurationError, match="leave commit and rollback to joined="),
+        ):
+            client.post("/orders")
+
+
+@pytest.mark.mariadb
+def test_an_awaited_mariadb_transaction_is_told_apart_from_the_next(mariadb_url: str) -> None:
+    import asyncmy
+
+    where = urlsplit(mariadb_url)
+
+    async def talk() -> list[bool]:
+        connection = await asyncmy.connect(
+            host=where.hostname, port=where.port, user=where.username, database=where.path[1:]
+        )
+        seen = []
+        for ending in (None, connection.commit, connection.rollback):
+            await connection.begin()
+            mark = await amarked(connection)
+            if ending is not None:
+                await ending()
+            seen.append(await aended(mark))
+        connection.close()
+        return seen
+
+    assert asyncio.run(talk()) == [False, True, True]

@@ -113,11 +113,9 @@ def restored(value: list[Any]) -> Answer:
 
 def replayed(value: list[Any]) -> Answer:
     """The answer to a repeat: what was kept, marked, not to be cached."""
-    answer = restored(value)
-    answer.headers.append((b"content-length", b"%d" % len(answer.body)))
-    answer.headers.append(NO_STORE)
-    answer.headers.append(REPLAYED)
-    return answer
+    status, headers, body = restored(value)
+    headers += ((b"content-length", b"%d" % len(body)), NO_STORE, REPLAYED)
+    return Answer(status, headers, body)
 
 
 def no_store(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -22,7 +22,7 @@ from umavez.http.keyed import ANSWERED, SEEN, Over, joined_arguments
 from umavez.http.principal import Principal
 from umavez.http.problem import Problem
 from umavez.http.route import Route
-from umavez.http.spool import refuse_declared
+from umavez.http.spool import Spool, refuse_declared
 from umavez.http.status import asked_key, policy_answer, status_answer
 from umavez.http.transaction import Watch
 from umavez.stores.memory import AsyncMemoryStore
@@ -67,7 +67,9 @@ class Idempotency:
         receive: Receive,
         send: Send,
     ) -> None:
-        principal = await self._principal(scope)
+        principal = self.exchange.principal(scope)
+        if type(principal) is not str:
+            principal = await _settled(principal)
         if principal is None or principal == "":
             return await self._unprotected(scope, receive, send, b"no-principal")
         try:
@@ -104,46 +106,37 @@ class Idempotency:
         exchange.leave(whose)
         return None
 
-    async def _principal(self, scope: Scope) -> Principal:
-        principal = self.exchange.principal(scope)
-        if principal is None or type(principal) is str or not hasattr(principal, "__await__"):
-            return principal  # type: ignore[no-any-return]  # checked by Scopes.of
-        return await principal  # type: ignore[no-any-return]  # the same
-
     async def _work(
         self, route: Route, intent: Intent, body: Body, scope: Scope, receive: Receive, send: Send, eager: bool
     ) -> Answer | None:
         """The request from its claim to its end; the answer, unless the run has sent its own."""
+        run: Run | None = None
         try:
             if route.contract.joined is not None:
-                return await self._joined(route, intent, body, scope, receive)
-            return await self._performed(route, intent, body, scope, receive, send, eager)
-        finally:
-            # Here, not where the caller waits: one that goes away must not make room for more while this runs.
-            self.exchange.leave(intent.key.scope)
-            if not isinstance(body, bytes):
-                body.close()
-
-    async def _performed(
-        self, route: Route, intent: Intent, body: Body, scope: Scope, receive: Receive, send: Send, eager: bool
-    ) -> Answer | None:
-        run = Run(self.app, self.exchange, route.contract, scope, body, receive, send, eager)
-        try:
+                return await self._joined(route, intent, body, scope, receive, send)
+            run = Run(self.app, self.exchange, route.contract, scope, body, receive, send, eager)
             outcome = await self.once.perform(route.plan, intent, run, (), {})
             return None if outcome.value is ANSWERED else await self._replay(outcome.value, scope)
         except Over:
             return None
         except (UmavezError, Problem) as error:
-            if run.started:
+            if run is None or run.started:
                 raise
             if isinstance(error, StoreError) and route.contract.outage == "open":
                 await self._unprotected(scope, body_source(body, receive), send, b"store-outage")
                 return None
             return self.exchange.refusal(error)
+        finally:
+            # Here, not where the caller waits: one that goes away must not make room for more while this runs.
+            self.exchange.leave(intent.key.scope)
+            if type(body) is Spool:
+                body.close()
 
-    async def _joined(self, route: Route, intent: Intent, body: Body, scope: Scope, receive: Receive) -> Answer | None:
+    async def _joined(
+        self, route: Route, intent: Intent, body: Body, scope: Scope, receive: Receive, send: Send
+    ) -> Answer | None:
         """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
-        run = JoinedRun(self.app, self.exchange, route.contract, scope, body, receive)
+        run = JoinedRun(self.app, self.exchange, route.contract, scope, body, receive, send, eager=False)
         watch = Watch(route.operation)
         try:
             async with (
@@ -187,7 +180,7 @@ class Idempotency:
             return await send_answer(send, policy_answer(exchange))
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
         try:
-            principal = await self._principal(scope)
+            principal = await _settled(exchange.principal(scope))
             route, key = asked_key(exchange, principal, keys, scope.get("query_string", b""))
             answer = status_answer(route, await self.once.store.read(key))
         except (Problem, UmavezError) as error:
@@ -199,6 +192,11 @@ def _admits_at_once(route: Route) -> bool:
     """Whether admission to `route` waits for nothing but the store: no rival, nobody asked, no transaction."""
     policy, contract = route.plan.policy, route.contract
     return not (policy.wait > 0 or policy.asks or contract.joined is not None or contract.replay == "entity")
+
+
+async def _settled(principal: Any) -> Principal:
+    """What a resolver gave, waited for where it has to be."""
+    return await principal if hasattr(principal, "__await__") else principal  # type: ignore[no-any-return]  # checked by Scopes.of
 
 
 def _scanned(headers: Any) -> tuple[list[str], str, bytes | None]:

@@ -30,7 +30,15 @@ class Capture:
     _gate: asyncio.Future[None] | None = None
 
     def __init__(
-        self, app: App, exchange: Exchange, contract: Contract, scope: Scope, body: Body, receive: Receive
+        self,
+        app: App,
+        exchange: Exchange,
+        contract: Contract,
+        scope: Scope,
+        body: Body,
+        receive: Receive,
+        send: Send,
+        eager: bool,
     ) -> None:
         self._app = app
         self._exchange = exchange
@@ -38,6 +46,8 @@ class Capture:
         self._scope = scope
         self._body: Body | None = body
         self._real_receive = receive
+        self._real_send = send
+        self._eager = eager
         self._headers: list[tuple[bytes, bytes]] = []
 
     def _prepared(self, keyed: Keyed) -> Scope:
@@ -92,21 +102,7 @@ class Run(Capture):
     after answering delays nobody. A stream is recorded before its first byte.
     """
 
-    def __init__(
-        self,
-        app: App,
-        exchange: Exchange,
-        contract: Contract,
-        scope: Scope,
-        body: Body,
-        receive: Receive,
-        send: Send,
-        eager: bool,
-    ) -> None:
-        super().__init__(app, exchange, contract, scope, body, receive)
-        self._real_send = send
-        self._eager = eager
-        self._attempt: AsyncAttempt
+    _attempt: AsyncAttempt
 
     async def __call__(self) -> Any:
         """Run the app. Raises Over where it has answered and nothing was recorded, or what the app raises."""
@@ -176,7 +172,7 @@ async def recorded(
         if not contract.is_final(status):
             await attempt.fail(unfinished(answer))
         elif whole:
-            await attempt.succeed(exchange.value(contract, answer))
+            await attempt.succeed(exchange.final_value(contract, answer))
         else:
             await attempt.succeed(not_kept(answer, contract))
     except ClaimLost as lost:

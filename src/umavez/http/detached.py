@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from types import coroutine
 from typing import Any
 
@@ -20,8 +20,10 @@ class Detached:
 
     async def finish(self, work: Work) -> Any:
         """What `work` gives, done in a task of its own. Raises what it raises."""
-        waiting = asyncio.get_running_loop().create_future()
-        return await self._heard(waiting, self._carried(work, [waiting]), None)
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_future()
+        self.working[waiting] = loop.create_task(self._carried(work, [waiting]))
+        return await waiting
 
     async def finish_eagerly(self, work: Work) -> Any:
         """The same for work that either ends at once or says `hand_over` before anything that may be waited for.
@@ -34,12 +36,10 @@ class Detached:
             context.run(carried.send, None)
         except StopIteration as ended:
             return ended.value
-        waiting = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_future()
         hearers.append(waiting)
-        return await self._heard(waiting, carried, context)
-
-    async def _heard(self, waiting: asyncio.Future[Any], carried: Work, context: Context | None) -> Any:
-        self.working[waiting] = asyncio.get_running_loop().create_task(carried, context=context)
+        self.working[waiting] = loop.create_task(carried, context=context)
         return await waiting
 
     async def _carried(self, work: Work, hearers: list[asyncio.Future[Any]]) -> Any:
@@ -54,8 +54,7 @@ class Detached:
                 raise
             waiting.set_exception(error)
             return None
-        waiting = self._waiting(hearers)
-        if waiting is not None:
+        if hearers and (waiting := self._waiting(hearers)) is not None:
             waiting.set_result(value)
         return value
 

@@ -126,6 +126,10 @@ class Exchange:
         """What is stored of a final answer. Raises NotFinal for one that is no outcome."""
         if not contract.is_final(answer.status):
             raise unfinished(answer)
+        return self.final_value(contract, answer)
+
+    def final_value(self, contract: Contract, answer: Answer) -> list[Any]:
+        """The same for an answer that is known to be final."""
         if len(answer.body) > contract.max_response:
             return not_kept(answer, contract)
         if contract.replay == "entity" and location_of(answer) is not None:

@@ -7,6 +7,7 @@ meaning depends on the parser (repeated members, numbers beyond measure, deep ne
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from hashlib import sha256
@@ -24,23 +25,22 @@ LARGEST_JSON = 1_000_000
 
 def fingerprint(method: str, path: str, query: bytes, media: str, body: bytes) -> str:
     """The digest of a request whose body is at hand."""
-    tag, content = _content(media, body)
-    return _digest(_head(method, path, query, tag), content)
+    if body and media == "application/json" and len(body) <= LARGEST_JSON:
+        tag, content = _json_content(body)
+    else:
+        tag, content = _content(media, body)
+    return f"{VERSION}:{sha256(_head(method, path, query, tag) + content).hexdigest()}"
 
 
 def fingerprint_of_stream(method: str, path: str, query: bytes, media: str, digest: bytes) -> str:
     """The digest of a request whose body was hashed on the way (SHA-256) instead of being held."""
-    return _digest(_head(method, path, query, b"stream " + _media(media)), digest)
+    return f"{VERSION}:{sha256(_head(method, path, query, b'stream ' + _media(media)) + digest).hexdigest()}"
 
 
 @lru_cache(maxsize=256)
 def media_type(content_type: str) -> str:
     """The media type without its parameters, lower case."""
     return content_type.partition(";")[0].strip().lower()
-
-
-def _digest(head: bytes, content: bytes) -> str:
-    return f"{VERSION}:{sha256(head + content).hexdigest()}"
 
 
 @lru_cache(maxsize=256)
@@ -66,11 +66,23 @@ def _content(media: str, body: bytes) -> tuple[bytes, bytes]:
     if not body:
         return b"none", b""
     if is_json(media) and len(body) <= LARGEST_JSON:
-        try:
-            return b"json", _encoded(_decoded(body.decode()))
-        except (ValueError, RecursionError, ArithmeticError):
-            return b"odd json", body
+        return _json_content(body)
     return _media(media), body
+
+
+def _json_content(body: bytes) -> tuple[bytes, bytes]:
+    try:
+        text = body.decode()
+        try:
+            value, end = _SCAN(text, 0)
+        except StopIteration:
+            value, end = None, -1  # it begins with space, or is no JSON
+        # The scanner alone does not look at what follows; most bodies end where their value does.
+        if end != len(text):
+            value = _DECODER.decode(text)
+        return b"json", "".join(_CHUNKS(value, 0)).encode()
+    except (ValueError, RecursionError, ArithmeticError):
+        return b"odd json", body
 
 
 def is_json(media: str) -> bool:
@@ -118,20 +130,17 @@ def _refuse(constant: str) -> Any:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse)
 _SCAN = _DECODER.scan_once  # type: ignore[attr-defined]  # what its own decode() uses; not in the stubs
 _ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), check_circular=False)
-_QUICK: Any = getattr(json.encoder, "c_make_encoder", None)
-if _QUICK is not None:
-    # JSONEncoder makes one of these per call, which costs as much as the encoding of a small body.
-    _QUICK = _QUICK(None, _refuse, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)
 
 
-def _encoded(value: Any) -> bytes:
-    return "".join(_QUICK(value, 0)).encode() if _QUICK is not None else _ENCODER.encode(value).encode()
+def _chunks() -> Callable[[Any, int], Iterable[str]]:
+    """What `_ENCODER` makes anew for each value, made once: it costs as much as the encoding of a small body."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return lambda value, _: _ENCODER.iterencode(value)
+    made: Callable[[Any, int], Iterable[str]] = make(
+        None, _refuse, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False
+    )
+    return made
 
 
-def _decoded(text: str) -> Any:
-    try:
-        value, end = _SCAN(text, 0)
-    except StopIteration:
-        return _DECODER.decode(text)  # it begins with space, or is no JSON
-    # The scanner alone does not look at what follows; most bodies end where their value does.
-    return value if end == len(text) else _DECODER.decode(text)
+_CHUNKS = _chunks()

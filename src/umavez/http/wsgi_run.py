@@ -111,7 +111,7 @@ def recorded(attempt: Attempt, exchange: Exchange, contract: Contract, answer: A
         if not contract.is_final(answer.status):
             attempt.fail(unfinished(answer))
         elif whole:
-            attempt.succeed(exchange.value(contract, answer))
+            attempt.succeed(exchange.final_value(contract, answer))
         else:
             attempt.succeed(not_kept(answer, contract))
     except ClaimLost as lost:
