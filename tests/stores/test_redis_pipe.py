@@ -51,9 +51,12 @@ class Callers:
 
 @pytest.fixture
 def callers() -> Iterator[Callers]:
+    # A shell starts what it puts into the background with SIGINT ignored, and Python then leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     made = Callers(Halting())
     yield made
     made.finish()
+    signal.signal(signal.SIGINT, before)
 
 
 def until(condition: Callable[[], bool]) -> None:
