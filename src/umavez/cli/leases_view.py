@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umavez.cli.durations import human, written
-from umavez.cli.records_view import distance, evidence, plain, timeline
+from umavez.cli.records_view import distance, evidence, footing, plain, timeline
 from umavez.cli.selection import Selection
 from umavez.core.record import Instant, Record, Status
 
@@ -79,9 +79,7 @@ def print_list(found: Selection) -> None:
         names = (Text(plain(record.key.scope)), Text(plain(record.key.value)))
         table.add_row(_state(record, found.now), *names, str(record.fence), until(record, found.now))
     console.print(table)
-    count = len(found.records)
-    rest = "; there are more, see --limit" if found.more else ""
-    console.print(Text(f"{count:,} {'lease' if count == 1 else 'leases'}{rest}", style="dim"))
+    console.print(footing(len(found.records), "lease", "leases", more=found.more))
 
 
 def _state(record: Record, now: Instant) -> Text:

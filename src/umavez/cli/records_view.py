@@ -76,10 +76,14 @@ def print_list(records: list[Record], now: Instant, *, more: bool) -> None:
         return
     scopes = {record.key.scope for record in records}
     console.print(_table(records, now, with_scope=len(scopes) > 1, wide=console.width >= WIDE))
-    count = f"{len(records):,} {'record' if len(records) == 1 else 'records'}"
     whose = f" of {plain(scopes.pop())}" if len(scopes) == 1 else ""
+    console.print(footing(len(records), f"record{whose}", f"records{whose}", more=more))
+
+
+def footing(count: int, one: str, many: str, *, more: bool) -> Text:
+    """The line below a list: how many there are, and whether a limit cut it."""
     rest = "; there are more, see --limit" if more else ""
-    console.print(Text(f"{count}{whose}{rest}", style="dim"))
+    return Text(f"{count:,} {one if count == 1 else many}{rest}", style="dim")
 
 
 def _table(records: list[Record], now: Instant, *, with_scope: bool, wide: bool) -> Table:

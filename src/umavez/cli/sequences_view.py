@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umavez.cli.durations import written
-from umavez.cli.records_view import plain
+from umavez.cli.records_view import footing, plain
 from umavez.cli.sequences_look import Piece, Standing
 from umavez.sequences.keeping import Voided
 from umavez.sequences.ranges import ENDLESS
@@ -70,8 +70,7 @@ def print_list(found: list[Standing], *, more: bool) -> None:
         walls = ", ".join(span(*wall) for wall in standing.blocked)
         table.add_row(*(Text(plain(name)) for name in standing.series), *_counts(standing), walls)
     console.print(table)
-    rest = "; there are more, see --limit" if more else ""
-    console.print(Text(f"{len(found):,} series{rest}", style="dim"))
+    console.print(footing(len(found), "series", "series", more=more))
 
 
 def _counts(standing: Standing) -> tuple[Text, Text, Text]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umavez.cli.durations import written
-from umavez.cli.records_view import distance, evidence, indented, parsed, plain, timeline
+from umavez.cli.records_view import distance, evidence, footing, indented, parsed, plain, timeline
 from umavez.cli.selection import Selection
 from umavez.core.record import Instant, Record
 from umavez.core.token import UNUSED, TokenState, expiry, state
@@ -85,9 +85,7 @@ def print_list(found: Selection) -> None:
         when = distance(expiry(record), found.now)
         table.add_row(_state(record, found.now), *(Text(plain(text)) for text in texts), when, Text(plain(key.value)))
     Console(width=max(console.width, ROOM)).print(table)
-    count = len(found.records)
-    rest = "; there are more, see --limit" if found.more else ""
-    console.print(Text(f"{count:,} {'token' if count == 1 else 'tokens'}{rest}", style="dim"))
+    console.print(footing(len(found.records), "token", "tokens", more=found.more))
 
 
 def _state(record: Record, now: Instant) -> Text:
