@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 
 
 class _AtOnce:
     """Awaited, it goes on without a pause."""
 
-    def __await__(self) -> Generator[None, None, None]:
-        return _NOTHING  # type: ignore[return-value]  # an iterator that is over needs no send()
+    __await__ = staticmethod(().__iter__)  # an iterator that is over at once, made without a call into Python code
 
 
-_NOTHING = iter(())
-_AT_ONCE = _AtOnce()
+_AT_ONCE: Awaitable[None] = _AtOnce()  # type: ignore[assignment]  # the iterator is no generator, and need not be
 
 
 class TaskLock:

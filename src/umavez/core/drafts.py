@@ -11,6 +11,9 @@ from umavez.core.record import Draft, Millis, Record, Settled, Status
 _new = tuple.__new__
 """Makes a named tuple in half the time of its constructor; each first call makes two drafts."""
 
+_PENDING, _SUCCESS, _FAILED = Status.PENDING, Status.SUCCESS, Status.FAILED
+"""Looked up once: Python 3.11 runs code of its own each time a member of an enum is named."""
+
 
 class Intent(NamedTuple):
     """What a caller means to do once: a key, what the request means, and where it belongs."""
@@ -23,20 +26,19 @@ class Intent(NamedTuple):
 
 def claiming(intent: Intent, policy: Policy, stamp: str, attempt: int = 1) -> Draft:
     """The claim of an attempt that inherits nothing."""
-    key, fingerprint, process_instance, activity = intent
     return _new(
         Draft,
         (
-            key,
+            intent.key,
             stamp,
-            Status.PENDING,
+            _PENDING,
             True,
             attempt,
             policy.lease_ms,
             None,
-            fingerprint,
-            process_instance,
-            activity,
+            intent.fingerprint,
+            intent.process_instance,
+            intent.activity,
             None,
             None,
             None,
@@ -79,24 +81,23 @@ def settling(
 ) -> Draft:
     """The outcome. `error` is what people read of a refusal."""
     # Written out, because _replace costs as much as everything else here and every first call comes by.
-    key, _, _, _, attempt, _, _, fingerprint, process_instance, activity, _, _, progress, proof, _ = was
     return _new(
         Draft,
         (
-            key,
+            was.key,
             stamp,
-            Status.SUCCESS if settled.ok else Status.FAILED,
+            _SUCCESS if settled.ok else _FAILED,
             False,
-            attempt,
+            was.attempt,
             None,
             keep,
-            fingerprint,
-            process_instance,
-            activity,
+            was.fingerprint,
+            was.process_instance,
+            was.activity,
             settled,
             error,
-            progress,
-            evidence or proof,
+            was.progress,
+            evidence or was.evidence,
             False,
         ),
     )

@@ -65,7 +65,13 @@ class Batch:
         )
         for swap in self._changed:
             draft = swap.draft
-            values += (draft.key.digest.hex(), swap.expected, draft.claims, draft.fresh, *values_of(draft))
+            values += (
+                draft.key.digest.hex(),
+                swap.expected,
+                draft.claims,
+                draft.fresh,
+                *values_of(draft, draft.lease, draft.keep),
+            )
         takers = [swap.draft.key.digest.hex() for swap in self._changed if swap.draft.claims]
         if not takers:
             text.append(";")
@@ -89,7 +95,7 @@ class Batch:
         )
         for draft in self._new:
             digest, *names = key_of(draft.key)
-            values += (digest.hex(), *names, *values_of(draft))
+            values += (digest.hex(), *names, *values_of(draft, draft.lease, draft.keep))
 
     def answers(self, results: Sequence[Rows]) -> list[Reply | None]:
         """One answer for each swap, in the order given; None where a look at the row must follow."""

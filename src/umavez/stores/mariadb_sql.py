@@ -84,7 +84,7 @@ def texts_at(offset: int, lock: str = "") -> Texts:
 def claiming(texts: Texts, draft: Draft, *, blind: bool) -> Statement:
     """Put `draft` where nothing stands. `blind` inserts without looking first."""
     digest, *names = key_of(draft.key)
-    row = (digest.hex(), *names, *values_of(draft))
+    row = (digest.hex(), *names, *values_of(draft, draft.lease, draft.keep))
     if blind:
         return Statement(texts.insert, row)
     return Statement(texts.claim, (digest.hex(), digest.hex(), *row))
@@ -93,7 +93,7 @@ def claiming(texts: Texts, draft: Draft, *, blind: bool) -> Statement:
 def changing(texts: Texts, expected: str, draft: Draft) -> Statement:
     """Put `draft` where `expected` stands."""
     digest = draft.key.digest.hex()
-    values = (draft.fresh, *values_of(draft), digest, expected, digest)
+    values = (draft.fresh, *values_of(draft, draft.lease, draft.keep), digest, expected, digest)
     return Statement(texts.take if draft.claims else texts.change, values)
 
 

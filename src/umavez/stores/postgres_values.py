@@ -73,13 +73,20 @@ def _kind(value: Any) -> type:
 def inserting(swap: Swap, offset: int) -> tuple[Any, ...]:
     """The parameters of INSERT."""
     draft = swap.draft
-    return (offset, *rows.key_of(draft.key), *rows.values_of(draft))
+    return (offset, *rows.key_of(draft.key), *rows.values_of(draft, draft.lease, draft.keep))
 
 
 def updating(swap: Swap, offset: int) -> tuple[Any, ...]:
     """The parameters of UPDATE."""
     draft = swap.draft
-    return (offset, draft.key.digest, swap.expected, draft.claims, draft.fresh, *rows.values_of(draft))
+    return (
+        offset,
+        draft.key.digest,
+        swap.expected,
+        draft.claims,
+        draft.fresh,
+        *rows.values_of(draft, draft.lease, draft.keep),
+    )
 
 
 def reply_of(key: Key, row: Sequence[Any]) -> Swapped | Stale:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from umavez.core.key import Key
-from umavez.core.record import Draft, Query, Record, Settled, Status
+from umavez.core.record import Draft, Instant, Millis, Query, Record, Settled, Status
 
 READ = (
     "stamp, fence, status, attempt, created_at, updated_at, lease_until, expires_at, fingerprint,"
@@ -24,19 +24,22 @@ KEY = "digest, scope, operation_name, idempotency_key"
 """The columns that never change."""
 
 _STATUSES = {status.value: status for status in Status}
+_TEXTS = {status: status.value for status in Status}
+"""Looked up: an enum runs code of its own each time it is asked for a member's value."""
+
 _SUCCESS = Status.SUCCESS.value
 _new = tuple.__new__  # as in core/drafts.py, and for the same reason
 
 
-def values_of(draft: Draft) -> tuple[Any, ...]:
-    """The draft's values in the order of WRITE, with lease and keep still as durations."""
+def values_of(draft: Draft, lease: Millis | Instant | None, keep: Millis | Instant | None) -> tuple[Any, ...]:
+    """The draft's values in the order of WRITE; `lease` and `keep` are its own, as the store's statement wants them."""
     settled = draft.settled
     return (
         draft.stamp,
-        draft.status.value,
+        _TEXTS[draft.status],
         draft.attempt,
-        draft.lease,
-        draft.keep,
+        lease,
+        keep,
         draft.fingerprint,
         draft.process_instance,
         draft.activity,

@@ -26,11 +26,22 @@ from umavez.clock import SYSTEM, Clock
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
-from umavez.errors import ConfigurationError, SchemaOutdated, StoreError, StoreUnavailable, StoreUncertain
+from umavez.errors import ConfigurationError, SchemaOutdated, StoreUnavailable, StoreUncertain
 from umavez.stores import AsyncStore, Store
 from umavez.stores.grouping import ThreadGroup
 from umavez.stores.rows import record_of
-from umavez.stores.sqlite_sql import SCHEMA_VERSION, SELECT, SWEEP, VERSION, Statements, finding, found, swapping
+from umavez.stores.sqlite_sql import (
+    NEXT_FENCES,
+    SCHEMA_VERSION,
+    SELECT,
+    SWEEP,
+    VERSION,
+    Statements,
+    fenced,
+    finding,
+    found,
+    swapping,
+)
 
 WAL_IS_SAFE = sqlite3.sqlite_version_info >= (3, 51, 3)
 BUSY_SECONDS = 10.0
@@ -123,7 +134,9 @@ class SqliteLane:
         """Carry out the swaps in one transaction."""
         with self._file.writing() as connection:
             now = self._clock.now()
-            return [carried_out(connection, swapping(swap, now)) for swap in batch]
+            fences = _set_aside(connection, sum(map(fenced, batch)))
+            cursor = connection.cursor()
+            return [carried_out(cursor, swapping(swap, now, next(fences) if fenced(swap) else None)) for swap in batch]
 
     def close(self) -> None:
         """The file closes its connections itself."""
@@ -137,22 +150,22 @@ class JoinedSqliteStore:
             raise ConfigurationError(f"A sqlite: store joins a sqlite3.Connection, not a {type(connection).__name__}.")
         self._connection = connection
         self._clock = clock
-        with translated():
+        with translated:
             refuse_unsafe_journal(connection.execute("PRAGMA journal_mode").fetchone()[0])
 
     def read(self, key: Key) -> Seen:
         """What stands under `key`, as the transaction sees it."""
-        with translated():
+        with translated:
             row = self._connection.execute(SELECT, (key.digest,)).fetchone()
         return Seen(None if row is None else record_of(key, row), self._clock.now())
 
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands, in the caller's transaction, which is begun if it was not."""
-        with translated():
+        with translated:
             if not self._connection.in_transaction:
                 # IMMEDIATE: a transaction that reads first and writes later can be refused without waiting.
                 self._connection.execute("BEGIN IMMEDIATE")
-            return carried_out(self._connection, swapping(Swap(expected, draft), self._clock.now()))
+            return carried_out(self._connection.cursor(), swapping(Swap(expected, draft), self._clock.now()))
 
     def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Refused: sweeping belongs to the store itself."""
@@ -160,7 +173,7 @@ class JoinedSqliteStore:
 
     def find(self, query: Query) -> list[Record]:
         """The records that match, as the transaction sees them."""
-        with translated():
+        with translated:
             return [found(row) for row in self._connection.execute(*finding(query, self._clock.now())).fetchall()]
 
     def migrate(self) -> str:
@@ -184,12 +197,18 @@ def refuse_unsafe_journal(mode: str) -> None:
         )
 
 
-def carried_out(connection: sqlite3.Connection, statements: Statements) -> Swapped | Stale:
+def _set_aside(connection: sqlite3.Connection, many: int) -> Iterator[int]:
+    """So many new fences, in one statement; those that no swap uses are lost."""
+    last = connection.execute(NEXT_FENCES, (many,)).fetchone()[0] if many else 0
+    return iter(range(last - many + 1, last + 1))
+
+
+def carried_out(cursor: sqlite3.Cursor, statements: Statements) -> Swapped | Stale:
     """Execute the statements of a swap one after the other."""
     try:
         text, values = next(statements)
         while True:
-            text, values = statements.send(connection.execute(text, values).fetchone())
+            text, values = statements.send(cursor.execute(text, values).fetchone())
     except StopIteration as done:
         reply: Swapped | Stale = done.value
         return reply
@@ -213,18 +232,18 @@ class SqliteFile:
 
     def first(self, text: str, values: tuple[Any, ...]) -> Any:
         """The first row of a query, or None."""
-        with self._read_lock, translated():
+        with self._read_lock, translated:
             return self._reading().execute(text, values).fetchone()
 
     def every(self, text: str, values: tuple[Any, ...]) -> list[Any]:
         """Every row of a query."""
-        with self._read_lock, translated():
+        with self._read_lock, translated:
             return self._reading().execute(text, values).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed at the end, rolled back on any error. Raises StoreError."""
-        with self._write_lock, translated():
+        with self._write_lock, translated:
             connection = self._opened_writer()
             with self._guarded():
                 connection.execute("BEGIN IMMEDIATE")
@@ -359,14 +378,19 @@ def _create_tables(connection: sqlite3.Connection) -> None:
         raise SchemaOutdated(f"The tables are at version {version} and this umavez knows {VERSION}; upgrade umavez.")
 
 
-@contextmanager
-def translated() -> Iterator[None]:
+class _Translation:
     """Turns the driver's errors into StoreError; whatever was begun has been rolled back."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except sqlite3.Error as error:
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if not isinstance(error, sqlite3.Error):
+            return
         if "no such table" in str(error) or "no such column" in str(error):
             raise SchemaOutdated("The tables are missing or old; run: umavez migrate --store URL.") from error
         raise StoreUnavailable(f"SQLite did not take it ({error}); nothing was written, try again.") from error
+
+
+translated = _Translation()
+"""One for all: it holds nothing, and every look at a record comes by."""

@@ -130,7 +130,7 @@ class AsyncJoinedSqliteStore:
 
     async def find(self, query: Query) -> list[Record]:
         """The records that match, as the transaction sees them."""
-        with translated():
+        with translated:
             async with self._connection.execute(*finding(query, self._clock.now())) as cursor:
                 return [found(row) for row in await cursor.fetchall()]
 
@@ -155,7 +155,7 @@ class AsyncJoinedSqliteStore:
             return reply
 
     async def _first(self, text: str, values: tuple[Any, ...]) -> Any:
-        with translated():
+        with translated:
             async with self._connection.execute(text, values) as cursor:
                 return await cursor.fetchone()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Instant, Millis, Query, Record
+from umavez.core.record import Instant, Query, Record
 from umavez.stores.rows import KEY, READ, WRITE, conditions, key_of, record_of, values_of
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -18,13 +18,16 @@ VERSION = 1
 SELECT = f"SELECT {READ} FROM idempotency_records WHERE digest = ?"
 INSERT = (
     f"INSERT INTO idempotency_records ({KEY}, fence, created_at, updated_at, {WRITE})"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f" VALUES ({', '.join('?' * 20)}) ON CONFLICT (digest) DO NOTHING RETURNING fence"
 )
-UPDATE = (
-    f"UPDATE idempotency_records SET fence = ?, created_at = ?, updated_at = ?, ({WRITE})"
-    " = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE digest = ? AND stamp = ?"
+_WRITTEN = f"updated_at = ?, ({WRITE}) = ({', '.join('?' * 13)}) WHERE digest = ? AND stamp = ? RETURNING fence"
+# Two statements, because SQLite renews every index on a column that is named, whether its value changes or not.
+UPDATE = f"UPDATE idempotency_records SET {_WRITTEN}"
+TAKE = (
+    "UPDATE idempotency_records SET fence = coalesce(?, fence),"
+    f" created_at = CASE WHEN ? THEN ? ELSE created_at END, {_WRITTEN}"
 )
-NEXT_FENCE = "UPDATE umavez_meta SET value = value + 1 WHERE name = 'fence' RETURNING value"
+NEXT_FENCES = "UPDATE umavez_meta SET value = value + ? WHERE name = 'fence' RETURNING value"
 SCHEMA_VERSION = "SELECT value FROM umavez_meta WHERE name = 'schema'"
 SWEEP = (
     "DELETE FROM idempotency_records WHERE rowid IN"
@@ -32,33 +35,35 @@ SWEEP = (
 )
 
 
-def swapping(swap: Swap, now: Instant) -> Statements:
-    """The statements of one swap. They must run inside one write transaction."""
-    draft = swap.draft
-    row = yield SELECT, (draft.key.digest,)
-    if (None if row is None else row[0]) != swap.expected:
-        return Stale(None if row is None else record_of(draft.key, row), now)
-    if draft.claims or row is None:
-        fence: int = (yield NEXT_FENCE, ())[0]
+def fenced(swap: Swap) -> bool:
+    """Whether the record that `swap` writes gets a new fence."""
+    return swap.expected is None or swap.draft.claims
+
+
+def swapping(swap: Swap, now: Instant, fence: int | None = None) -> Statements:
+    """The statements of one swap. They must run inside one write transaction.
+
+    `fence` was set aside for it by somebody who has looked at the key already; without one, a key that is taken is
+    looked at first, so that a replay writes nothing.
+    """
+    draft, digest = swap.draft, swap.draft.key.digest
+    if fence is None and fenced(swap):
+        row = yield SELECT, (digest,)
+        if (None if row is None else row[0]) != swap.expected:
+            return Stale(None if row is None else record_of(draft.key, row), now)
+        fence = (yield NEXT_FENCES, (1,))[0]
+    lease, keep = draft.lease, draft.keep
+    values = values_of(draft, None if lease is None else now + lease, None if keep is None else now + keep)
+    if swap.expected is None:
+        written = yield INSERT, (*key_of(draft.key), fence, now, now, *values)
+    elif draft.claims or draft.fresh:
+        written = yield TAKE, (fence, draft.fresh, now, now, *values, digest, swap.expected)
     else:
-        fence = row[1]
-    values = _dated(draft, now)
-    if row is None:
-        yield INSERT, (*key_of(draft.key), fence, now, now, *values)
-    else:
-        created_at = now if draft.fresh else row[4]
-        yield UPDATE, (fence, created_at, now, *values, draft.key.digest, swap.expected)
-    return Swapped(fence, now)
-
-
-def _dated(draft: Draft, now: Instant) -> tuple[Any, ...]:
-    """The draft's values with lease and keep turned into instants."""
-    values = values_of(draft)
-    return (*values[:3], _after(now, draft.lease), _after(now, draft.keep), *values[5:])
-
-
-def _after(now: Instant, duration: Millis | None) -> Instant | None:
-    return None if duration is None else now + duration
+        written = yield UPDATE, (now, *values, digest, swap.expected)
+    if written is not None:
+        return Swapped(written[0], now)
+    row = yield SELECT, (digest,)
+    return Stale(None if row is None else record_of(draft.key, row), now)
 
 
 def finding(query: Query, now: Instant) -> Statement:
