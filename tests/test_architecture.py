@@ -18,7 +18,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each layer may import itself and what stands before it. Longest prefix wins.
 LAYERS = [
-    ("umavez.errors", "umavez.clock", "umavez.core"),
+    ("umavez.errors", "umavez.clock", "umavez.aio_threads", "umavez.core"),
     ("umavez.stores",),
     (
         "umavez.sql",

@@ -51,15 +51,15 @@ class Sqlite(Subject):
         run, new, end, now = self._connection.execute, claim(key), settled(key), int(time.time() * 1000)
         digest = new.key.digest
         with self._lock:
-            run("BEGIN IMMEDIATE")
             run(sqlite_sql.SELECT, (digest,)).fetchone()
-            fence = run(sqlite_sql.NEXT_FENCE).fetchone()[0]
-            run(sqlite_sql.INSERT, (*key_of(new.key), fence, now, now, *values_of(new)))
+            run("BEGIN IMMEDIATE")
+            fence = run(sqlite_sql.NEXT_FENCES, (1,)).fetchone()[0]
+            claimed = values_of(new, now + LEASE, None)
+            run(sqlite_sql.INSERT, (*key_of(new.key), fence, now, now, *claimed)).fetchone()
             run("COMMIT")
         with self._lock:
             run("BEGIN IMMEDIATE")
-            run(sqlite_sql.SELECT, (digest,)).fetchone()
-            run(sqlite_sql.UPDATE, (fence, now, now, *values_of(end), digest, new.stamp))
+            run(sqlite_sql.UPDATE, (now, *values_of(end, None, now + KEEP), digest, new.stamp)).fetchone()
             run("COMMIT")
 
     def replay(self, key: str) -> Any:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -14,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from umavez import Once
+from umavez.aio_threads import TaskThreads
 from umavez.observe.audit import AuditLog
 from umavez.observe.metrics import Metrics
 from umavez_systems.corridas.operations import Corridas, Rules
@@ -25,54 +22,6 @@ from umavez_systems.propostas.operations import Propostas
 from umavez_systems.settings import Settings
 
 T = TypeVar("T")
-
-
-class Threads:
-    """A bounded number of threads that run use cases for one event loop.
-
-    What they settle while the loop is busy is handed over at one wake-up; an executor's own futures wake it each time.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix="umavez-case")
-        self._settled: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
-        self._woken = False
-
-    async def run(self, case: Callable[..., T], *args: Any) -> T:
-        """What `case` returns or raises. It runs to its end even if nobody waits for it any more."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._pool.submit(self._attempt, future, case, args)
-        return await future
-
-    def _attempt(self, future: asyncio.Future[T], case: Callable[..., T], args: tuple[Any, ...]) -> None:
-        try:
-            self._settled.append((future, case(*args), None))
-        except StopIteration as error:
-            # A future cannot carry one: the caller's `await` would take it for its own end.
-            self._settled.append((future, None, RuntimeError(f"A use case let {error!r} out.")))
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it is the caller's
-            self._settled.append((future, None, error))
-        # Looked at after the append: whoever lowers the flag empties the queue after that.
-        if not self._woken:
-            self._woken = True
-            # A loop that was closed by force has nobody left to tell.
-            with contextlib.suppress(RuntimeError):
-                future.get_loop().call_soon_threadsafe(self._hand_over)
-
-    def _hand_over(self) -> None:
-        self._woken = False
-        while self._settled:
-            future, answer, error = self._settled.popleft()
-            if future.cancelled():
-                continue
-            if error is None:
-                future.set_result(answer)
-            else:
-                future.set_exception(error)
-
-    def close(self) -> None:
-        """Let what runs and what waits finish."""
-        self._pool.shutdown(wait=True)
 
 
 class Carrier:
@@ -89,7 +38,7 @@ class Carrier:
         self.processos = open_processos(settings, self.database, self.once.store, self.observers)
         rules = Rules(settings.confirmation_ttl_seconds, settings.keep_seconds, settings.enable_geofence)
         self.corridas = Corridas(self.once, self.database, rules, settings.fleet_refresh_seconds)
-        self._threads = Threads(settings.threads)
+        self._threads = TaskThreads(settings.threads, "umavez-case")
 
     async def run(self, case: Callable[..., T], *args: Any) -> T:
         """Run a use case in a thread. A client that goes away does not stop it: it commits or rolls back."""

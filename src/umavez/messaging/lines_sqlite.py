@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from umavez.aio_threads import TaskThreads
 from umavez.errors import SchemaOutdated, StoreError, StoreUnavailable
 from umavez.messaging.database import Line
 from umavez.sql import Row, Sql
@@ -34,13 +33,8 @@ def opener(url: str) -> Callable[[], Awaitable[Line]]:
         return connection
 
     async def opened() -> Line:
-        thread = ThreadPoolExecutor(1, thread_name_prefix="umavez-messages")
-        try:
-            connection = await asyncio.get_running_loop().run_in_executor(thread, connected)
-        except BaseException:
-            thread.shutdown(wait=False)
-            raise
-        sql = ThreadSql(connection, thread)
+        thread = TaskThreads(1, "umavez-messages")
+        sql = ThreadSql(await thread.run(connected), thread)
         return Line(sql, sql.close, sql.whole)
 
     return opened
@@ -49,18 +43,18 @@ def opener(url: str) -> Callable[[], Awaitable[Line]]:
 class ThreadSql:
     """Runs statements of an sqlite3 connection in its thread."""
 
-    def __init__(self, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, connection: sqlite3.Connection, thread: TaskThreads) -> None:
         self._connection = connection
         self._sql = Sql(connection)
         self._thread = thread
 
     async def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
         """Execute and fetch every row."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._sql.rows, text, values)
+        return await self._thread.run(self._sql.rows, text, values)
 
     async def count(self, text: str, values: Sequence[Any] = ()) -> int:
         """Execute; how many rows were written."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._sql.count, text, values)
+        return await self._thread.run(self._sql.count, text, values)
 
     async def whole(self, flow: SqlFlow[T]) -> T:
         """What the flow returns, in a transaction that never waits for the event loop.
@@ -68,7 +62,7 @@ class ThreadSql:
         Awaited statement by statement, it would hold the file's lock while the loop is busy; and if what keeps the loop
         busy is a handler that waits for that lock, both would stand still.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transacted, flow)
+        return await self._thread.run(self._transacted, flow)
 
     def _transacted(self, flow: SqlFlow[T]) -> T:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -83,8 +77,8 @@ class ThreadSql:
 
     async def close(self) -> None:
         """Close the file once the statement under way, if any, has ended; an open transaction is rolled back."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
-        self._thread.shutdown(wait=False)
+        await self._thread.run(self._connection.close)
+        self._thread.close()
 
 
 def meaning(error: Exception) -> StoreError | None:

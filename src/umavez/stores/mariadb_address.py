@@ -28,7 +28,7 @@ class Address(NamedTuple):
     user: str
     password: str
     database: str
-    lanes: int = 1
+    lanes: int = 2
     timeout: float = 30.0
     ssl_ca: str = ""
 
@@ -73,7 +73,7 @@ def address_of(url: str) -> Address:
         unquote(split.username or "root"),
         unquote(split.password or ""),
         database,
-        int(_between(options.get("lanes", "1"), "lanes", (1, 64), shown)),
+        int(_between(options.get("lanes", "2"), "lanes", (1, 64), shown)),
         _between(options.get("timeout", "30"), "timeout", (1, 3600), shown),
         options.get("ssl_ca", ""),
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from umavez.aio_threads import TaskThreads
 from umavez.clock import SYSTEM, Clock
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
@@ -36,7 +35,7 @@ class AsyncSqliteStore:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="umavez-sqlite")
+        self._thread = TaskThreads(1, "umavez-sqlite")
         self._group = TaskGroup([_ThreadLane(SqliteLane(self._store.file, self._clock), self._thread)])
 
     def _begin_anew_after_fork(self) -> None:
@@ -75,24 +74,24 @@ class AsyncSqliteStore:
     async def close(self) -> None:
         """Wait for what is under way and close the file."""
         await self._group.close()
-        self._thread.shutdown()
+        self._thread.close()
         self._store.close()
 
     async def _elsewhere(self, call: Callable[..., T], *args: Any) -> T:
         self._begin_anew_after_fork()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+        return await self._thread.run(call, *args)
 
 
 class _ThreadLane:
     """A lane whose commits run in a thread. A cancelled caller leaves the commit to finish by itself."""
 
-    def __init__(self, lane: SqliteLane, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, lane: SqliteLane, thread: TaskThreads) -> None:
         self._lane = lane
         self._thread = thread
 
     async def send(self, batch: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """Carry out the swaps in one transaction."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._lane.send, batch)
+        return await self._thread.run(self._lane.send, batch)
 
     async def close(self) -> None:
         """The file closes its connections itself."""

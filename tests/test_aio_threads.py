@@ -1,20 +1,21 @@
-"""Use cases in threads: every caller gets its own answer, and what was begun is finished."""
+"""Calls in threads: every caller gets its own answer, and what was begun is finished."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from umavez_systems.web import Threads
+from umavez.aio_threads import TaskThreads
 
 
 @pytest.fixture
-def threads() -> Iterator[Threads]:
-    made = Threads(4)
+def threads() -> Iterator[TaskThreads]:
+    made = TaskThreads(4, "test")
     yield made
     made.close()
 
@@ -29,21 +30,21 @@ def run(act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return asyncio.run(bounded())
 
 
-def test_each_of_many_callers_gets_its_own_answer(threads: Threads) -> None:
+def test_each_of_many_callers_gets_its_own_answer(threads: TaskThreads) -> None:
     async def act() -> list[int]:
         return list(await asyncio.gather(*(threads.run(lambda n: n * 2, number) for number in range(2000))))
 
     assert run(act) == [number * 2 for number in range(2000)]
 
 
-def test_the_loop_is_woken_again_for_what_is_settled_later(threads: Threads) -> None:
+def test_the_loop_is_woken_again_for_what_is_settled_later(threads: TaskThreads) -> None:
     async def act() -> list[int]:
         return [await threads.run(lambda n: n * 2, number) for number in range(200)]
 
     assert run(act) == [number * 2 for number in range(200)]
 
 
-def test_an_error_reaches_its_caller_and_nobody_else(threads: Threads) -> None:
+def test_an_error_reaches_its_caller_and_nobody_else(threads: TaskThreads) -> None:
     def case(number: int) -> int:
         if number % 2:
             raise KeyError(number)
@@ -58,12 +59,12 @@ def test_an_error_reaches_its_caller_and_nobody_else(threads: Threads) -> None:
     assert [error.args for error in answers[1::2]] == [(number,) for number in range(1, 100, 2)]
 
 
-def test_a_stray_stop_iteration_is_an_error_not_a_caller_left_waiting(threads: Threads) -> None:
+def test_a_stray_stop_iteration_is_an_error_not_a_caller_left_waiting(threads: TaskThreads) -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         run(lambda: threads.run(next, iter(())))
 
 
-def test_a_case_whose_caller_went_away_runs_to_its_end(threads: Threads) -> None:
+def test_a_case_whose_caller_went_away_runs_to_its_end(threads: TaskThreads) -> None:
     begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     def case() -> None:
@@ -85,7 +86,7 @@ def test_a_case_whose_caller_went_away_runs_to_its_end(threads: Threads) -> None
 
 
 def test_closing_waits_for_what_was_begun() -> None:
-    threads, done = Threads(1), []
+    threads, done = TaskThreads(1, "test"), []
 
     async def act() -> None:
         callers = [asyncio.create_task(threads.run(done.append, number)) for number in range(50)]
@@ -96,3 +97,44 @@ def test_closing_waits_for_what_was_begun() -> None:
     run(act)
 
     assert done == list(range(50))
+
+
+def test_another_loop_is_answered_after_one_that_ended_in_the_middle_of_a_call(threads: TaskThreads) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def case() -> None:
+        begun.set()
+        go.wait(30)
+
+    async def leave() -> None:
+        caller = asyncio.create_task(threads.run(case))
+        await asyncio.to_thread(begun.wait, 30)
+        caller.cancel()
+
+    asyncio.run(leave())
+    go.set()  # the call ends now, and its loop is closed
+
+    assert [run(lambda: threads.run(lambda: 7)) for _ in range(3)] == [7, 7, 7]
+
+
+def test_closed_threads_are_started_anew_by_the_next_call() -> None:
+    threads = TaskThreads(2, "test")
+    assert run(lambda: threads.run(lambda: 1)) == 1
+    threads.close()
+
+    assert run(lambda: threads.run(lambda: 2)) == 2
+    threads.close()
+
+
+def test_threads_that_nobody_can_call_any_more_end() -> None:
+    held = [TaskThreads(3, "forgotten")]
+    run(lambda: held[0].run(int))
+    alive = [thread for thread in threading.enumerate() if thread.name.startswith("forgotten")]
+    assert len(alive) == 3
+
+    held.clear()
+    gc.collect()
+    for thread in alive:
+        thread.join(10)
+
+    assert not any(thread.is_alive() for thread in alive)
