@@ -134,6 +134,13 @@ class Attempt:
         self._refuse(error, message(error))
         raise error
 
+    def go_apart(self, store: Store) -> None:
+        """Go on through `store`: the transaction that this attempt was joined to has ended under it.
+
+        Where it was committed, the claim stands and can be settled; rolled back, settling raises ClaimLost.
+        """
+        self._store = store
+
     def adopt(self, value: Any, evidence: str) -> Outcome[Any]:
         """Keep what the far side says happened, with the evidence for it."""
         settled, reason = self.plan.kept(self.key, value)

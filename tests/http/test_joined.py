@@ -195,12 +195,56 @@ def test_a_handler_that_ends_sqlalchemys_transaction_is_told(ending: str, shop: 
 
     routes = [Route("POST", "/orders", joined=engine.begin)]
     app = WsgiIdempotency(ends, once=once, principal=from_header("x-user"), routes=routes)
-    with (
-        httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client,
-        pytest.raises(ConfigurationError, match="leave commit and rollback to joined="),
-    ):
-        client.post("/orders")
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop", headers=HEADERS) as client:
+        with pytest.raises(ConfigurationError, match="leave commit and rollback to joined="):
+            client.post("/orders")
+        assert len(rows(path)) == (1 if ending == "commit" else 0)
+        if ending == "commit":
+            again = client.post("/orders")
+            assert (again.text, again.headers["idempotent-replayed"]) == ("done", "true")
+            assert len(rows(path)) == 1
+        else:
+            with pytest.raises(ConfigurationError, match="leave commit and rollback to joined="):
+                client.post("/orders")  # nothing stands, so it runs again
     engine.dispose()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_handler_that_ends_sqlalchemys_awaited_transaction_is_told(postgres_url: str, ending: str) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    asyncio_of = pytest.importorskip("sqlalchemy.ext.asyncio")
+    runs = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        runs.append(1)
+        connection = scope["umavez"].connection
+        await connection.execute(sqlalchemy.text("INSERT INTO http_ended_orders VALUES ('one')"))
+        await getattr(connection, ending)()
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async def talk() -> None:
+        engine = asyncio_of.create_async_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+        once = AsyncOnce(postgres_url, scope=f"shop alchemy {ending}")
+        await once.migrate()
+        async with engine.begin() as connection:
+            await connection.execute(sqlalchemy.text("DROP TABLE IF EXISTS http_ended_orders"))
+            await connection.execute(sqlalchemy.text("CREATE TABLE http_ended_orders (name TEXT)"))
+        routes = [Route("POST", "/orders", joined=engine.begin)]
+        shell = AsgiIdempotency(app, once=once, principal=from_header("x-user"), routes=routes)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(shell), base_url="http://shop") as client:
+            with pytest.raises(ConfigurationError, match="leave commit and rollback to joined="):
+                await client.post("/orders", headers=HEADERS)
+            if ending == "commit":
+                assert (await client.post("/orders", headers=HEADERS)).headers["idempotent-replayed"] == "true"
+        async with engine.begin() as connection:
+            count = await connection.scalar(sqlalchemy.text("SELECT count(*) FROM http_ended_orders"))
+        assert (count, len(runs)) == (1 if ending == "commit" else 0, 1)
+        await engine.dispose()
+        await once.close()
+
+    asyncio.run(talk())
 
 
 @pytest.mark.postgres

@@ -146,6 +146,8 @@ class Idempotency:
                 if not attempt.replayed:
                     async with watch.aover(connection):
                         value = await run(attempt, connection)
+                    if watch.parted:
+                        attempt.go_apart(self.once.store)
                     await attempt.succeed(value)
             watch.check()
             return run.answer or await self._replay(attempt.outcome, scope)

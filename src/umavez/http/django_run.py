@@ -110,6 +110,8 @@ def _joined(once: Once, view: View, route: Route, intent: Intent) -> Any:
             view.under(attempt, connection)
             with view.watch.over(connection):
                 value = view.kept(view.view(view.request))
+            if view.watch.parted:
+                attempt.go_apart(once.store)
             attempt.succeed(value)
     view.watch.check()
     return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
@@ -161,6 +163,8 @@ async def _ajoined(once: AsyncOnce, view: View, route: Route, intent: Intent) ->
             view.under(attempt, connection)
             async with view.watch.aover(connection):
                 value = view.kept(await view.view(view.request))
+            if view.watch.parted:
+                attempt.go_apart(once.store)
             await attempt.succeed(value)
     view.watch.check()
     return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))

@@ -53,12 +53,14 @@ class Watch:
     """Watches the transaction of one joined request. `check` raises TransactionEnded where the handler ended it.
 
     It is to be asked once all is over: where a handler has committed, the outcome is recorded all the same, so
-    that a repeat is answered and has no second effect.
+    that a repeat is answered and has no second effect. `parted`: that has to be done apart from the connection, which
+    may be back in its pool.
     """
 
     def __init__(self, operation: str) -> None:
         self._operation = operation
         self._ended = False
+        self.parted = False
 
     def check(self) -> None:
         """Raise TransactionEnded, if so it was."""
@@ -89,8 +91,7 @@ class Watch:
 
     def _saw(self, mark: Mark, is_ended: bool) -> None:
         self._ended = is_ended
-        if mark.kind == "object":
-            self.check()  # its connection may be back in the pool: nothing more is written through it
+        self.parted = is_ended and mark.kind == "object"
 
 
 def marked(connection: Any) -> Mark:

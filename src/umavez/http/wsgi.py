@@ -110,6 +110,8 @@ class Idempotency:
                 if not attempt.replayed:
                     with watch.over(connection):
                         value = run(attempt, connection)
+                    if watch.parted:
+                        attempt.go_apart(self.once.store)
                     attempt.succeed(value)
             watch.check()
             return run.answer or self._replay(attempt.outcome, inside)
