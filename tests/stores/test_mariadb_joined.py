@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import asyncmy
@@ -144,6 +144,15 @@ def test_a_snapshot_that_shows_a_swept_record_does_not_spin(store: MariadbStore)
         assert isinstance(joined.swap(None, claim("n", draft.key.value)), Swapped)
         connection.commit()
     assert store.read(draft.key).current.stamp == "n"
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
+def test_claims_of_neighbouring_keys_do_not_wait_for_each_other(store: MariadbStore, isolation: str) -> None:
+    drafts = sorted((claim() for _ in range(20)), key=lambda draft: draft.key.digest, reverse=True)
+    with ExitStack() as stack:
+        for draft in drafts:  # each goes into the gap before the one that was claimed last, and is not committed
+            connection = stack.enter_context(closing(_connect(store, isolation)))
+            assert isinstance(store.joined(connection, wait=0).swap(None, draft), Swapped)
 
 
 def test_a_deadlock_says_that_the_whole_transaction_is_gone(store: MariadbStore) -> None:

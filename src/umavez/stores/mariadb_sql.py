@@ -45,10 +45,12 @@ class Texts:
             f" %s, %s, %s, {now} + %s, {now} + %s, %s, %s, %s, %s, %s, %s, %s, %s)"
             f" ON DUPLICATE KEY UPDATE stamp = {TABLE}.stamp RETURNING 1, {now}, {READ}"
         )
+        # A statement of its own looks first: inside IF EXISTS (…) it would lock the gap where the key is missing, and
+        # with it whatever other keys belong there, until the caller's transaction ends.
         self.claim = (
-            f"IF EXISTS (SELECT 1 FROM {TABLE} WHERE digest = X%s)"
+            f"BEGIN NOT ATOMIC SELECT count(*) INTO @umavez_stands FROM {TABLE} WHERE digest = X%s; IF @umavez_stands"
             f" THEN SELECT 0, {now}, {READ} FROM {TABLE} WHERE digest = X%s{lock};"
-            f" ELSE {self.insert}; END IF"
+            f" ELSE {self.insert}; END IF; END"
         )
         self.change = self._change(now, "fence", lock)
         self.take = self._change(now, FENCE, lock)

@@ -26,6 +26,7 @@ from umavez.errors import ConfigurationError, OperationInProgress
 from umavez.stores import postgres_sql as sql
 from umavez.stores.postgres_errors import RETRY_AFTER, failed_joined, is_lost
 from umavez.stores.postgres_link import Row
+from umavez.stores.postgres_passage import passing, prepared
 from umavez.stores.postgres_queries import asks_time, found, looking, seen
 from umavez.stores.postgres_values import adapt, inserting, reply_of, updating
 
@@ -40,8 +41,6 @@ class JoinedPostgresStore:
         self._connection = connection
         self._clock = clock
         self._wait = wait
-        self._cursor = RawCursor(connection, row_factory=tuple_row)
-        adapt(self._cursor)
 
     def read(self, key: Key) -> Seen:
         """What stands under `key`, as this transaction sees it."""
@@ -63,11 +62,18 @@ class JoinedPostgresStore:
         return found(self._rows(*looking(query, now)))
 
     def _rows(self, text: str, values: tuple[Any, ...], key: Key | None = None) -> list[Row]:
-        _check_open(self._connection)
+        connection = self._connection
+        _check_open(connection)
         try:
-            return self._cursor.execute(text, values, prepare=True, binary=True).fetchall()
+            name = prepared(connection, text, len(values))
+            if name is not None:
+                with connection.lock:
+                    return connection.wait(passing(connection, name, values))
+            cursor = RawCursor(connection, row_factory=tuple_row)
+            adapt(cursor)
+            return cursor.execute(text, values, prepare=True, binary=True).fetchall()
         except (psycopg.Error, UnicodeEncodeError) as error:
-            raise failed_joined(error, is_lost(error, self._connection), key) from error
+            raise failed_joined(error, is_lost(error, connection), key) from error
 
     def sweep(self, limit: int, older_than: Millis = 0) -> NoReturn:
         """Refused; see `refuse`."""
@@ -92,8 +98,6 @@ class AsyncJoinedPostgresStore:
         self._connection = connection
         self._clock = clock
         self._wait = wait
-        self._cursor = AsyncRawCursor(connection, row_factory=tuple_row)
-        adapt(self._cursor)
 
     async def read(self, key: Key) -> Seen:
         """What stands under `key`, as this transaction sees it."""
@@ -115,12 +119,18 @@ class AsyncJoinedPostgresStore:
         return found(await self._rows(*looking(query, now)))
 
     async def _rows(self, text: str, values: tuple[Any, ...], key: Key | None = None) -> list[Row]:
-        _check_open(self._connection)
+        connection = self._connection
+        _check_open(connection)
         try:
-            cursor = await self._cursor.execute(text, values, prepare=True, binary=True)
-            return await cursor.fetchall()
+            name = prepared(connection, text, len(values))
+            if name is not None:
+                async with connection.lock:
+                    return await connection.wait(passing(connection, name, values))
+            cursor = AsyncRawCursor(connection, row_factory=tuple_row)
+            adapt(cursor)
+            return await (await cursor.execute(text, values, prepare=True, binary=True)).fetchall()
         except (psycopg.Error, UnicodeEncodeError) as error:
-            raise failed_joined(error, is_lost(error, self._connection), key) from error
+            raise failed_joined(error, is_lost(error, connection), key) from error
 
     async def sweep(self, limit: int, older_than: Millis = 0) -> NoReturn:
         """Refused; see `refuse`."""

@@ -1,0 +1,70 @@
+"""Past psycopg's cursor, on a connection of the caller's: for statements that psycopg has prepared there already.
+
+A cursor spends as much time on turning nineteen values into parameters as the server does on the statement. It stays
+the way for whatever is not plain: a statement not prepared yet (or no longer), a pipeline, another encoding than UTF-8,
+a transaction that has to begin in a way of its own.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from psycopg import AsyncConnection, Connection
+from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.generators import execute
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
+
+from umavez.stores.postgres_values import encoded
+
+Row = tuple[Any, ...]
+_BINARY = [1] * 32
+_USABLE = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
+
+
+def prepared(connection: Connection[Any] | AsyncConnection[Any], text: str, many: int) -> bytes | None:
+    """The name under which psycopg has prepared `text` for `many` values without types; None: take the cursor."""
+    pgconn = connection.pgconn
+    if pgconn.transaction_status not in _USABLE or pgconn.pipeline_status != PipelineStatus.OFF:
+        return None
+    if pgconn.transaction_status == TransactionStatus.IDLE and not _begins_plainly(connection):
+        return None
+    if pgconn.parameter_status(b"client_encoding") != b"UTF8":
+        return None
+    # Its own list, so that what it forgets or has to prepare again after a rollback is forgotten here too.
+    names: dict[Any, bytes] = getattr(getattr(connection, "_prepared", None), "_names", {})
+    return names.get(_known_as(text, many))
+
+
+def _begins_plainly(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    return connection.isolation_level is None and connection.read_only is None and connection.deferrable is None
+
+
+@cache
+def _known_as(text: str, many: int) -> tuple[bytes, tuple[int, ...]]:
+    return text.encode(), (0,) * many
+
+
+def passing(
+    connection: Connection[Any] | AsyncConnection[Any], name: bytes, values: tuple[Any, ...]
+) -> PQGen[list[Row]]:
+    """Execute the prepared statement, in a transaction that is begun if none is; for the connection's `wait`."""
+    pgconn = connection.pgconn
+    if pgconn.transaction_status == TransactionStatus.IDLE:
+        pgconn.send_query(b"BEGIN")
+        _checked((yield from execute(pgconn)))
+    pgconn.send_query_prepared(name, encoded(values), _BINARY[: len(values)], 1)
+    result = _checked((yield from execute(pgconn)))
+    transformer = Transformer(connection)
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple)
+
+
+def _checked(results: list[PGresult]) -> PGresult:
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result, "utf-8")
+    return results[-1]
