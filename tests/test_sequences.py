@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -103,6 +104,49 @@ def define(place: Place, series: str, *ranges: Range) -> None:
     with closing(place.connect()) as connection:
         Sequences().define(connection, "loja", series, ranges=ranges or (Range(1),))
         connection.commit()
+
+
+@pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("key", ["key", None])
+def test_series_do_not_wait_for_each_others_transactions(place: Place, key: str | None) -> None:
+    names = [f"side-{key}-{number:02}" for number in range(10)]
+    for name in names:
+        define(place, name)
+    with ExitStack() as stack:
+        for name in sorted(names, key=lambda name: name[::-1]):  # neither rising nor falling: into every gap
+            connection = stack.enter_context(closing(place.connect()))
+            _be_impatient(connection)
+            assert Sequences().next_number(connection, "loja", name, key=key) == 1
+
+
+@pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)
+def test_kept_unique_numbers_do_not_wait_for_each_others_transactions(place: Place) -> None:
+    define(place, "side")
+    source = UniqueNumbers(place.connect, "loja", "side")
+    with ExitStack() as stack:
+        for key in ("m", "a", "z", "l", "n"):
+            connection = stack.enter_context(closing(place.connect()))
+            _be_impatient(connection)
+            source.number_for(connection, key)
+
+
+@pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)
+def test_the_last_number_is_found_by_its_key_although_it_was_kept_after_the_snapshot(place: Place) -> None:
+    define(place, "last", Range(1, 1))
+    with closing(place.connect()) as late, closing(place.connect()) as early:
+        late.cursor().execute("SELECT 1 FROM umavez_numbers")  # on MariaDB this is when the snapshot is made
+        assert Sequences().next_number(early, "loja", "last", key="same") == 1
+        early.commit()
+        assert Sequences().next_number(late, "loja", "last", key="same") == 1
+        with pytest.raises(NumbersExhausted):
+            Sequences().next_number(late, "loja", "last", key="another")
+
+
+def _be_impatient(connection: Any) -> None:
+    """Whoever would have to wait for a lock is told at once."""
+    with connection.cursor() as cursor:
+        postgres = type(connection).__module__.startswith("psycopg")
+        cursor.execute("SET lock_timeout = '200ms'" if postgres else "SET SESSION innodb_lock_wait_timeout = 1")
 
 
 def test_unique_numbers_come_from_blocks_and_never_twice(place: Place) -> None:

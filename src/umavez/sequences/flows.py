@@ -53,7 +53,13 @@ def next_number(dialect: Dialect, series: Series, key: str | None) -> SqlFlow[in
             number = yield from _taken_or_seen(dialect, series, key)
         if number is not None:
             return number
-        yield from advance(dialect, series)
+        try:
+            yield from advance(dialect, series)
+        except NumbersExhausted:
+            # The last one may have gone to this very key, by a rival that this transaction's snapshot does not show.
+            if key is None or (number := (yield from number_of(series, key, _newest(dialect)))) is None:
+                raise
+            return number
 
 
 def _taken(dialect: Dialect, series: Series) -> SqlFlow[int | None]:
@@ -83,16 +89,29 @@ def _taken_or_seen(dialect: Dialect, series: Series, key: str) -> SqlFlow[int | 
     number = yield from number_of(series, key)
     if number is not None:
         return number
-    if dialect is Dialect.MARIADB:
-        # Rivals queue here; whoever comes next must see what the one before has kept, whatever its snapshot says.
-        yield from locked(dialect, series)
-        number = yield from number_of(series, key, " FOR UPDATE")
-        if number is not None:
-            return number
     number = yield from _taken(dialect, series)
+    if dialect is Dialect.MARIADB:
+        return (yield from _kept_or_given_back(series, number, key))
     if number is not None:
         yield keeping(dialect, series, number, key)
     return number
+
+
+def _kept_or_given_back(series: Series, taken: int | None, key: str) -> SqlFlow[int | None]:
+    """MariaDB: what a rival with the same key has kept since this transaction's snapshot is seen by writing.
+
+    A locking read would see it too, but where the key is missing it locks the gap, and with it other series' keys.
+    """
+    if taken is None:
+        return None
+    if (yield unless_kept(series, taken, key)):
+        return taken
+    held = yield from number_of(series, key, " FOR UPDATE")
+    if held is None:
+        raise AssertionError(f"Number {taken} of {series.series!r} was given before; its counter was set back.")
+    # The series' row is locked by us, so the number can go back.
+    yield Write(GIVE_BACK, series)
+    return held
 
 
 def number_of(series: Series, key: str, lock: str = "") -> SqlFlow[int | None]:
@@ -119,10 +138,24 @@ def keeping(dialect: Dialect, series: Series, number: int, key: str) -> Write:
     return Write(text, (*series, number, key))
 
 
+def unless_kept(series: Series, number: int, key: str) -> Ask:
+    """MariaDB: the same where the key or the number may be kept already; answered with no row then.
+
+    IGNORE, because ON DUPLICATE KEY UPDATE locks the gap of a second unique index whether there is a duplicate or not.
+    All that it could hide besides is a text that does not fit, and their lengths have been looked at.
+    """
+    text, values = keeping(Dialect.MARIADB, series, number, key)
+    return Ask(text.replace("INSERT", "INSERT IGNORE", 1) + " RETURNING number", values)
+
+
+def _newest(dialect: Dialect) -> str:
+    """The clause of a read that looks past the transaction's snapshot; SQLite's writers have none."""
+    return "" if dialect is Dialect.SQLITE else " FOR UPDATE"
+
+
 def locked(dialect: Dialect, series: Series) -> SqlFlow[tuple[int, int]]:
     """next_number and stop_at, locked until the transaction ends. Raises SeriesUnknown."""
-    lock = "" if dialect is Dialect.SQLITE else " FOR UPDATE"
-    rows = yield Ask(f"SELECT next_number, stop_at FROM umavez_sequences WHERE {SERIES}{lock}", series)
+    rows = yield Ask(f"SELECT next_number, stop_at FROM umavez_sequences WHERE {SERIES}{_newest(dialect)}", series)
     if not rows:
         raise SeriesUnknown(*series)
     return rows[0][0], rows[0][1]
