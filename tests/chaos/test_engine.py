@@ -14,6 +14,7 @@ from chaos.engine_cancels import TRIALS as CANCELS
 from chaos.engine_forks import TRIALS as FORKS
 from chaos.engine_joined import TRIALS as JOINED
 from chaos.engine_lost_answers import TRIALS as LOST
+from chaos.engine_neighbours import TRIALS as NEIGHBOURS
 from chaos.engine_outside import TRIALS as OUTSIDE
 from chaos.engine_places import NoPlace, Spot, spot
 from chaos.engine_servers import TRIALS as SERVERS
@@ -36,6 +37,7 @@ LITTLE = {
     "sqlite: disk full": 3,
     "forks: parent and child go on": 3,
     "cancels: at every await": 1,
+    "neighbours: transactions side by side": 400,
 }
 LONG_ONLY = {
     ("joined: server killed", "mariadb"),
@@ -46,7 +48,7 @@ LONG_ONLY = {
 
 
 def cases() -> Iterator[object]:
-    for trial in (*JOINED, *OUTSIDE, *ZOMBIES, *LOST, *SERVERS, *SQLITE, *FORKS, *CANCELS):
+    for trial in (*JOINED, *OUTSIDE, *ZOMBIES, *LOST, *SERVERS, *SQLITE, *FORKS, *CANCELS, *NEIGHBOURS):
         for backend in trial.backends:
             if (trial.name, backend) not in LONG_ONLY:
                 marks = [] if backend == "sqlite" else [getattr(pytest.mark, backend)]
