@@ -80,7 +80,7 @@ def test_no_changed_byte_opens() -> None:
             codec.decode(json.dumps({"$sealed": ["a", base64.b64encode(changed).decode()]}, separators=(",", ":")), KEY)
 
 
-@pytest.mark.parametrize("text", ["", "a:", "a:c2hvcnQ=", "a:not base64!", f":{new_key()}"])
+@pytest.mark.parametrize("text", ["", "a:", "a:c2hvcnQ=", "a:not base64!", ":" + "A" * 43 + "="])
 def test_unusable_keys_are_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(VARIABLE, text)
 
