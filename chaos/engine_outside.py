@@ -145,6 +145,8 @@ def finish(caller: Caller, authority: Authority, report: Report) -> None:
     """Every key reaches SUCCESS within a bound: by itself, or for "hold" by a decision taken from the ledger."""
     deadline = time.monotonic() + BOUND
     waiting = expected(caller.job.board) - settled(caller.once)
+    # Nobody else acts any more, so what the books say about a held key will not change.
+    books = dict(authority.line.call("dump")["ledger"])
     while waiting and time.monotonic() < deadline:
         for key in sorted(waiting):
             try:
@@ -152,21 +154,20 @@ def finish(caller: Caller, authority: Authority, report: Report) -> None:
                 waiting.discard(key)
             except OutcomeUnknown:
                 if operation_of(key) == "hold":
-                    decide(caller, authority, key, report)
+                    decide(caller, books, key, report)
             except UmavezError:
                 time.sleep(0.01)
     for key in waiting:
         report.blame(f"{key} did not come to an end in {BOUND:.0f} s (I7)")
 
 
-def decide(caller: Caller, authority: Authority, key: str, report: Report) -> None:
+def decide(caller: Caller, books: dict[str, str], key: str, report: Report) -> None:
     """What a human does with a held key: look at the far side's books, and say so."""
     record = caller.once.get("hold", key)
     if record is None or record.attempt != 1:
         report.blame(f"{key} was held after attempt {record and record.attempt}, so it ran again unasked (I9)")
         return
-    ledger = dict(authority.line.call("dump")["ledger"])
-    value = ledger.get(far_key(record))
+    value = books.get(far_key(record))
     answer = NotHappened() if value is None else Happened(value)
     caller.once.resolve("hold", key, answer, by="the trial", reason="the far side's books")
     report.sometimes["held and decided"] += 1

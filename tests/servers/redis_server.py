@@ -35,6 +35,7 @@ class Redis(Kind):
     def answer(self, url: str) -> str:
         try:
             with closing(_client(url)) as client:
+                client.ping()  # refused while the log is being loaded; INFO is not
                 return str(client.info("server")["redis_version"])
         except (redis.RedisError, ValueError) as error:
             raise NoAnswer(str(error)) from error
