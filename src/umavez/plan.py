@@ -65,10 +65,7 @@ class Plan:
         self, key: object, meaning: Any, process_instance: str | None, activity: str | None, scope: str | None
     ) -> Intent:
         """The intent of a call that names its key itself."""
-        if type(key) is str and scope is None:
-            name = Key(self.scope, self.operation, key, self._prefix)  # as self.key, which this saves calling
-        else:
-            name = self.key(key, scope)
+        name = self.key(key, scope)
         mark = None if meaning is None else fingerprint(meaning)
         return _new(Intent, (name, mark, process_instance, activity))
 
