@@ -142,6 +142,20 @@ def test_the_last_number_is_found_by_its_key_although_it_was_kept_after_the_snap
             Sequences().next_number(late, "loja", "last", key="another")
 
 
+@pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)
+def test_a_number_whose_counter_was_set_back_is_not_given_to_a_second_key(place: Place) -> None:
+    define(place, "back")
+    with closing(place.connect()) as connection:
+        assert Sequences().next_number(connection, "loja", "back", key="first") == 1
+        connection.cursor().execute("UPDATE umavez_sequences SET next_number = 1 WHERE series = 'back'")
+        connection.commit()
+        with pytest.raises(Exception, match=r"given before|duplicate key"):
+            Sequences().next_number(connection, "loja", "back", key="second")
+        connection.rollback()
+        with pytest.raises(Exception, match=r"given before|duplicate key"):
+            UniqueNumbers(place.connect, "loja", "back").number_for(connection, "third")
+
+
 def _be_impatient(connection: Any) -> None:
     """Whoever would have to wait for a lock is told at once."""
     with connection.cursor() as cursor:

@@ -21,14 +21,13 @@ class AsyncHeart:
     def __init__(self) -> None:
         self._attempts: set[AsyncAttempt] = set()
         self._task: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._pace = 0.0
 
     def begin(self, attempt: AsyncAttempt) -> None:
         """Renew `attempt`'s lease from now on."""
         self._attempts.add(attempt)
         pace = attempt.plan.policy.lease / BEATS
-        if not 0.0 < self._pace <= pace or self._loop is not asyncio.get_running_loop():
+        if self._pace == 0.0 or pace < self._pace or self._stopped():
             self._quicken(pace)
 
     def end(self, attempt: AsyncAttempt) -> None:
@@ -37,25 +36,18 @@ class AsyncHeart:
 
     def _stopped(self) -> bool:
         # Another loop than the task's: the engine outlived an asyncio.run().
-        return self._task is None or self._task.done() or self._loop is not asyncio.get_running_loop()
+        return self._task is None or self._task.done() or self._task.get_loop() is not asyncio.get_running_loop()
 
     def _quicken(self, pace: float) -> None:
         if self._task is not None and not self._stopped():
             self._task.cancel()
         self._pace = pace
-        self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._run(), name="umavez-heart")
-        self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task is self._task:
-            self._pace = 0.0
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="umavez-heart")
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._pace)
             if not self._attempts:
-                # At once, not only when the task is seen to have ended: who begins meanwhile needs another.
                 self._pace = 0.0
                 return
             for attempt in list(self._attempts):

@@ -102,8 +102,7 @@ def judge(
     """What `record` means for somebody who comes with `intent` at `now`."""
     if record.is_expired(now):
         return Take(1)
-    mark = record.fingerprint
-    if mark != intent.fingerprint and policy.mismatch == "reject" and not same_meaning(mark, intent.fingerprint):
+    if policy.mismatch == "reject" and not same_meaning(record.fingerprint, intent.fingerprint):
         return Mismatched()
     if record.settled is not None or record.status is Status.SUCCESS:
         # SUCCESS without an outcome should not exist; if a store lost one, it still happened and must not run again.

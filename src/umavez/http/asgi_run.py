@@ -16,8 +16,6 @@ from umavez.http.keyed import ANSWERED, SEEN, Keyed, Over
 from umavez.http.route import Contract
 from umavez.http.spool import Spool
 
-_new = tuple.__new__  # as in core/drafts.py, and for the same reason
-
 
 class Capture:
     """Feeds the app its body and collects what it answers. `started` and `answer` tell how far it came."""
@@ -137,15 +135,17 @@ class Run(Capture):
         chunk = message.get("body", b"")
         self._chunks = chunks = self._chunks + chunk if self._chunks else chunk
         if not message.get("more_body"):
-            # The outcome is recorded, then the answer goes.
-            answer = _new(Answer, (self._status, self._headers, chunks))
-            told = await recorded(self._attempt, self._exchange, self._contract, answer, whole=True)
-            self.answer = answer
-            self._open_gate()
-            return await send_answer(self._real_send, told)
+            return await self._finish(Answer(self._status, self._headers, chunks))
         if len(chunks) > self._contract.max_response:
             await self._pass_on()
         return None
+
+    async def _finish(self, answer: Answer) -> None:
+        """Record the outcome, then let the answer go."""
+        told = await recorded(self._attempt, self._exchange, self._contract, answer, whole=True)
+        self.answer = answer
+        self._open_gate()
+        await send_answer(self._real_send, told)
 
     async def _pass_on(self) -> None:
         """Let the answer go as it comes. First recorded: a stream cut off halfway must not run again."""
@@ -167,7 +167,7 @@ async def recorded(
     attempt: AsyncAttempt, exchange: Exchange, contract: Contract, answer: Answer, *, whole: bool
 ) -> Answer:
     """Record what `answer` means; returns what the client is told. Without `whole` the body is not kept."""
-    status, headers, body = answer[:]  # a plain tuple comes apart faster than a named one
+    status, headers, body = answer
     try:
         if not contract.is_final(status):
             await attempt.fail(unfinished(answer))
@@ -180,7 +180,7 @@ async def recorded(
     except StoreError:
         # It happened. Told 503 the client would try again; told the truth it has no reason to.
         return Answer(status, [*no_store(headers), unprotected(b"not-recorded")], body)
-    return _new(Answer, (status, no_store(headers), body))
+    return Answer(status, no_store(headers), body)
 
 
 class JoinedRun(Capture):

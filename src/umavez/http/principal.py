@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -43,7 +42,7 @@ def resolver(principal: Resolver | Anonymous) -> Resolver:
 class Scopes:
     """The scope texts of one service: its own name, a slash, and who is calling."""
 
-    __slots__ = ("_named", "_prefix")
+    __slots__ = ("_prefix",)
 
     def __init__(self, scope: str) -> None:
         if "/" in scope:
@@ -51,27 +50,21 @@ class Scopes:
             raise ConfigurationError(
                 f"scope={scope!r}: leave out the slash, which divides the service from its callers."
             )
-        self._prefix = prefix = f"{scope}/"
-        # Callers come back: what their scopes are called is made once, for a bounded number of them.
-        self._named = lru_cache(maxsize=10_000)(lambda principal: _named(prefix, principal))
+        self._prefix = f"{scope}/"
 
     def of(self, principal: str | Anonymous) -> str:
         """The scope of one caller. Raises ConfigurationError for what is not a name."""
-        if type(principal) is str and principal:
-            return self._named(principal)
         if principal is ANONYMOUS:
             return self._prefix
-        raise ConfigurationError(
-            f"principal= gave {type(principal).__name__}; give a text, None (not identified) or ANONYMOUS."
-        )
-
-
-def _named(prefix: str, principal: str) -> str:
-    text = prefix + principal
-    if len(text) <= MAX_LENGTH and text.isprintable() and not principal.startswith("sha256 "):
-        return text
-    # Too long for a key, or with marks that some store cannot hold: by digest, which no name looks like.
-    return f"{prefix}sha256 {sha256(principal.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        if type(principal) is not str or not principal:
+            raise ConfigurationError(
+                f"principal= gave {type(principal).__name__}; give a text, None (not identified) or ANONYMOUS."
+            )
+        text = self._prefix + principal
+        if len(text) <= MAX_LENGTH and text.isprintable() and not principal.startswith("sha256 "):
+            return text
+        # Too long for a key, or with marks that some store cannot hold: by digest, which no name looks like.
+        return f"{self._prefix}sha256 {sha256(principal.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def from_header(name: str) -> Resolver:
@@ -85,10 +78,7 @@ def from_header(name: str) -> Resolver:
     def resolve(request: Any) -> Principal:
         if "headers" not in request:
             return request.get(variable) or None
-        headers = request["headers"]
-        fields = dict(headers)
-        if wanted not in fields or (len(fields) < len(headers) and [name for name, _ in headers].count(wanted) > 1):
-            return None
-        return fields[wanted].decode("latin-1") or None
+        values = [value for field, value in request["headers"] if field == wanted]
+        return values[0].decode("latin-1") or None if len(values) == 1 else None
 
     return resolve

@@ -104,13 +104,10 @@ def _kept_or_given_back(series: Series, taken: int | None, key: str) -> SqlFlow[
     """
     if taken is None:
         return None
-    if (yield unless_kept(series, taken, key)):
-        return taken
-    held = yield from number_of(series, key, " FOR UPDATE")
-    if held is None:
-        raise AssertionError(f"Number {taken} of {series.series!r} was given before; its counter was set back.")
-    # The series' row is locked by us, so the number can go back.
-    yield Write(GIVE_BACK, series)
+    held = yield from kept_unless_held(series, taken, key)
+    if held != taken:
+        # The series' row is locked by us, so the number can go back.
+        yield Write(GIVE_BACK, series)
     return held
 
 
@@ -138,14 +135,19 @@ def keeping(dialect: Dialect, series: Series, number: int, key: str) -> Write:
     return Write(text, (*series, number, key))
 
 
-def unless_kept(series: Series, number: int, key: str) -> Ask:
-    """MariaDB: the same where the key or the number may be kept already; answered with no row then.
+def kept_unless_held(series: Series, number: int, key: str) -> SqlFlow[int]:
+    """MariaDB: keep `number` with `key`, unless the key has one already; returns the key's number.
 
     IGNORE, because ON DUPLICATE KEY UPDATE locks the gap of a second unique index whether there is a duplicate or not.
     All that it could hide besides is a text that does not fit, and their lengths have been looked at.
     """
     text, values = keeping(Dialect.MARIADB, series, number, key)
-    return Ask(text.replace("INSERT", "INSERT IGNORE", 1) + " RETURNING number", values)
+    if (yield Ask(text.replace("INSERT", "INSERT IGNORE", 1) + " RETURNING number", values)):
+        return number
+    held = yield from number_of(series, key, " FOR UPDATE")
+    if held is None:
+        raise AssertionError(f"Number {number} of {series.series!r} was given before; its counter was set back.")
+    return held
 
 
 def _newest(dialect: Dialect) -> str:

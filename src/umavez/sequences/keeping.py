@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from umavez.errors import ConfigurationError
 from umavez.sequences.errors import NumberNotGiven, RangeExists, RangeTaken
-from umavez.sequences.flows import SERIES, Series, keeping, locked, number_of, unless_kept
+from umavez.sequences.flows import SERIES, Series, keeping, kept_unless_held, locked, number_of
 from umavez.sequences.ranges import ENDLESS, Range
 from umavez.sql import Dialect
 from umavez.sql_flow import Ask, SqlFlow, Write, now_at
@@ -110,11 +110,8 @@ def adopt(dialect: Dialect, series: Series, number: int, key: str) -> SqlFlow[in
     if held is not None:
         return held
     if dialect is Dialect.MARIADB:
-        if (yield unless_kept(series, number, key)):
-            return number
-        held = yield from number_of(series, key, " FOR UPDATE")
-    else:
-        text, values = keeping(dialect, series, number, key)
-        yield Write(f"{text} ON CONFLICT (organisation, series, operation_key) DO NOTHING", values)
-        held = yield from number_of(series, key)
+        return (yield from kept_unless_held(series, number, key))
+    text, values = keeping(dialect, series, number, key)
+    yield Write(f"{text} ON CONFLICT (organisation, series, operation_key) DO NOTHING", values)
+    held = yield from number_of(series, key)
     return number if held is None else held
