@@ -17,19 +17,16 @@ from typing import Any, Generic, TypeVar
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from umavez.core.key import Key
 from umavez.errors import StoreError, StoreUncertain, UmavezError
 from umavez.stores.postgres_errors import failed, is_lost, not_reached
 from umavez.stores.postgres_reading import Reading, writable
-from umavez.stores.postgres_values import encoded
+from umavez.stores.postgres_values import BINARY, checked, encoded, loaded
 
 Row = tuple[Any, ...]
 C = TypeVar("C", Connection[Any], AsyncConnection[Any])
-_BINARY = [1] * 32
 
 
 class Link:
@@ -63,9 +60,9 @@ class Link:
             name = line.names.get(text)
             if name is None:
                 name = line.prepare(text)
-                line.check(self._exchange(line))
-            line.pgconn.send_query_prepared(name, encoded(values), _BINARY[: len(values)], 1)
-            return line.loaded(self._exchange(line))
+                checked(self._exchange(line))
+            line.pgconn.send_query_prepared(name, encoded(values), BINARY[: len(values)], 1)
+            return loaded(line.transformer, self._exchange(line))
         except (psycopg.Error, UnicodeEncodeError) as error:
             failure = line.failure(error, key)
             self.close()
@@ -142,9 +139,9 @@ class AsyncLink:
             name = line.names.get(text)
             if name is None:
                 name = line.prepare(text)
-                line.check(await self._exchange(line))
-            line.pgconn.send_query_prepared(name, encoded(values), _BINARY[: len(values)], 1)
-            return line.loaded(await self._exchange(line))
+                checked(await self._exchange(line))
+            line.pgconn.send_query_prepared(name, encoded(values), BINARY[: len(values)], 1)
+            return loaded(line.transformer, await self._exchange(line))
         except (psycopg.Error, UnicodeEncodeError) as error:
             failure = line.failure(error, key)
             await self.close()
@@ -204,7 +201,7 @@ class _Line(Generic[C]):
         self.connection: C = connection
         self.pgconn: PGconn = connection.pgconn
         self.names: dict[str, bytes] = {}
-        self._transformer = Transformer(connection)
+        self.transformer = Transformer(connection)
 
     def prepare(self, text: str) -> bytes:
         """Send the statement to be prepared; returns its name."""
@@ -212,21 +209,6 @@ class _Line(Generic[C]):
         self.pgconn.send_prepare(name, text.encode())
         self.names[text] = name
         return name
-
-    def check(self, results: list[PGresult]) -> PGresult:
-        """The last result. Raises psycopg.Error when the server refused, or failed to commit."""
-        for result in results:
-            if result.status == ExecStatus.FATAL_ERROR:
-                raise error_from_result(result, "utf-8")
-        if not results:
-            raise psycopg.OperationalError("the connection was closed")
-        return results[-1]
-
-    def loaded(self, results: list[PGresult]) -> list[Row]:
-        """The rows of the answer."""
-        result = self.check(results)
-        self._transformer.set_pgresult(result)
-        return self._transformer.load_rows(0, result.ntuples, tuple)
 
     def failure(self, error: Exception, key: Key | None) -> UmavezError:
         """What `error` on this connection means."""

@@ -13,15 +13,12 @@ from typing import Any
 from psycopg import AsyncConnection, Connection
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
 from psycopg.generators import execute
-from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq import PipelineStatus, TransactionStatus
 
-from umavez.stores.postgres_values import encoded
+from umavez.stores.postgres_values import BINARY, checked, encoded, loaded
 
 Row = tuple[Any, ...]
-_BINARY = [1] * 32
 _USABLE = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
 
 
@@ -55,16 +52,6 @@ def passing(
     pgconn = connection.pgconn
     if pgconn.transaction_status == TransactionStatus.IDLE:
         pgconn.send_query(b"BEGIN")
-        _checked((yield from execute(pgconn)))
-    pgconn.send_query_prepared(name, encoded(values), _BINARY[: len(values)], 1)
-    result = _checked((yield from execute(pgconn)))
-    transformer = Transformer(connection)
-    transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, tuple)
-
-
-def _checked(results: list[PGresult]) -> PGresult:
-    for result in results:
-        if result.status == ExecStatus.FATAL_ERROR:
-            raise error_from_result(result, "utf-8")
-    return results[-1]
+        checked((yield from execute(pgconn)))
+    pgconn.send_query_prepared(name, encoded(values), BINARY[: len(values)], 1)
+    return loaded(Transformer(connection), (yield from execute(pgconn)))

@@ -1,4 +1,4 @@
-"""Values on their way to PostgreSQL, as parameters that are prepared once, and the answers to single swaps.
+"""Values on their way to PostgreSQL, as parameters that are prepared once; and what its results say.
 
 psycopg prepares a statement once per combination of parameter types, and it sends None without a type and a small
 integer as a smaller type. The dumpers here leave every type to the statement's own casts, so that each statement is
@@ -11,7 +11,11 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
-from psycopg.abc import AdaptContext
+import psycopg
+from psycopg.abc import AdaptContext, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
 from psycopg.types.bool import BoolBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
@@ -55,6 +59,27 @@ _ENCODING: dict[type, Callable[[Any], bytes | None]] = {
     bytes: bytes,
     type(None): lambda _: None,
 }
+
+
+BINARY = [1] * 32
+"""The format of so many parameters."""
+
+
+def checked(results: Sequence[PGresult]) -> PGresult:
+    """The last result. Raises psycopg.Error when the server refused, or failed to commit."""
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result, "utf-8")
+    if not results:
+        raise psycopg.OperationalError("the connection was closed")
+    return results[-1]
+
+
+def loaded(transformer: Transformer, results: Sequence[PGresult]) -> list[tuple[Any, ...]]:
+    """The rows of the answer."""
+    result = checked(results)
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple)
 
 
 def encoded(values: Sequence[Any]) -> list[bytes | None]:
