@@ -64,9 +64,6 @@ class AsyncAttempt:
     done = False
     replayed = False
     parent: AsyncAttempt | None = None
-    fence = 0
-    number = 1
-    _owner = ""
     _writes = 0
 
     def __init__(
@@ -86,9 +83,10 @@ class AsyncAttempt:
         self._observe = observe
         self._pauses = pauses
         self._lock = TaskLock()
-        if claim is not None:
-            draft, self.fence, _ = claim[:]  # a plain tuple comes apart faster than a named one
-            self.number, self._owner = draft.attempt, draft.stamp
+        if claim is None:
+            self.fence, self.number, self._owner = 0, 1, ""
+        else:
+            self.fence, self.number, self._owner = claim.fence, claim.draft.attempt, claim.draft.stamp
         if replayed:
             self.replayed = self.done = True
         self.beaten_at = self.began_at = time.monotonic()
