@@ -121,6 +121,20 @@ def test_another_encoding_and_connections_that_prepare_nothing_go_by_cursor(
         assert spent(cursors) == 4
 
 
+def test_a_pipeline_of_the_callers_is_not_disturbed(postgres_url: str, once: Once, cursors: list[str]) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        join(once, connection, "a")
+        connection.commit()
+        with connection.pipeline():
+            asked = connection.execute("SELECT 7")
+            assert join(once, connection, "b")["key"] == "b"
+            assert asked.fetchone() == (7,)
+        connection.commit()
+
+    assert spent(cursors) == 4
+    assert len(once.find()) == 2
+
+
 def test_a_failed_statement_is_told_as_by_a_cursor(postgres_url: str, once: Once) -> None:
     with psycopg.connect(postgres_url) as connection:
         join(once, connection, "a")
