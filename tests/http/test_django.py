@@ -202,6 +202,66 @@ def test_a_joined_view_commits_its_rows_with_its_response(tmp_path: Path) -> Non
     connection.close()
 
 
+INSERTING = "INSERT INTO orders VALUES ('one')"
+
+
+def orders(path: Path) -> str:
+    """The URL of a file that has orders, which transactions can be joined on."""
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE orders (name TEXT)")
+    connection.close()
+    return f"sqlite:///{path}?journal=delete"
+
+
+def posted() -> Any:
+    return RequestFactory().post("/o", headers={"idempotency-key": "k"})
+
+
+def test_a_view_that_commits_sqlalchemys_transaction_is_told_and_has_one_effect(tmp_path: Path) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    path, runs = tmp_path / "shop.db", []
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+
+    def view(request: Any) -> Any:
+        runs.append(request.umavez.connection.execute(sqlalchemy.text(INSERTING)))
+        request.umavez.connection.commit()
+        return HttpResponse("done", status=201)
+
+    with Once(orders(path), scope="s") as once:
+        once.migrate()
+        routes = [Route("POST", "/o", joined=engine.begin)]
+        app = middleware(once=once, principal=lambda _: "a", routes=routes)(view)
+        with pytest.raises(ConfigurationError, match="leave commit and rollback to joined="):
+            app(posted())
+        assert app(posted())["Idempotent-Replayed"] == "true"
+    engine.dispose()
+    assert len(runs) == 1
+
+
+def test_an_awaited_view_that_commits_sqlalchemys_transaction_is_told_and_has_one_effect(tmp_path: Path) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    path, runs = tmp_path / "shop.db", []
+
+    async def view(request: Any) -> Any:
+        runs.append(await request.umavez.connection.execute(sqlalchemy.text(INSERTING)))
+        await request.umavez.connection.commit()
+        return HttpResponse("done", status=201)
+
+    async def talk() -> None:
+        engine = pytest.importorskip("sqlalchemy.ext.asyncio").create_async_engine(f"sqlite+aiosqlite:///{path}")
+        async with AsyncOnce(orders(path), scope="s") as once:
+            await once.migrate()
+            routes = [Route("POST", "/o", joined=engine.begin)]
+            app = middleware(async_once=once, principal=lambda _: "a", routes=routes)(view)
+            with pytest.raises(ConfigurationError, match="leave commit and rollback to joined="):
+                await app(posted())
+            assert (await app(posted()))["Idempotent-Replayed"] == "true"
+        await engine.dispose()
+
+    asyncio.run(talk())
+    assert len(runs) == 1
+
+
 def test_routes_may_have_contracts_of_their_own(bench: Callable[..., Bench]) -> None:
     b = bench(routes=[Route("PUT", "/o/{id}", unknown="hold", required=True)])
     assert b.ask("PUT", "/o/1", key=None).status_code == 400
