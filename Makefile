@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Tests in parallel: `make test WORKERS=2`. One test or folder: `make test ARGS=tests/stores`.
-WORKERS ?= 0
+# Tests run in two processes, or in one: `make test WORKERS=0`. One test or folder: `make test ARGS=tests/stores`.
+WORKERS ?= 2
 ARGS    ?=
 
 .DEFAULT_GOAL := help
@@ -26,10 +26,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
-test: $(STAMP) ## run the tests (WORKERS=2 in parallel, ARGS=... for a part of them)
+test: $(STAMP) ## run the tests (WORKERS=0 in one process, ARGS=... for a part of them)
 	$(BIN)/python -m pytest -q $(if $(filter-out 0,$(WORKERS)),-n $(WORKERS)) $(ARGS)
 
 check: $(STAMP) ## lint, formatting and types
+	$(BIN)/python tools/sync.py --check
+	$(BIN)/python tools/pictures.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -37,6 +39,8 @@ check: $(STAMP) ## lint, formatting and types
 format: $(STAMP) ## put the sources into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python tools/sync.py
+	$(BIN)/python tools/pictures.py
 
 bench: $(STAMP) ## measure against bare drivers and peers, results under bench/results
 	$(BIN)/python -m bench $(ARGS)
@@ -51,7 +55,7 @@ docs: $(STAMP) ## run every code block of the documentation
 $(VENV)/.serving: pyproject.toml constraints.txt
 	@$(CHECK_PYTHON)
 	@$(MAKE_VENV)
-	@test -e $(STAMP) || $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[systems]'
+	@test -e $(STAMP) || $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[systems]'
 	@touch $@
 
 serve: $(VENV)/.serving ## start the systems on this machine

@@ -1,4 +1,4 @@
-"""Run the trials: `python -m chaos [--short] [--only TEXT] [--on BACKEND] [--seed N] [--count N] [--list]`.
+"""Run the trials: `python -m chaos [--short] [TEXT] [--only TEXT] [--on BACKEND] [--seed N] [--count N] [--list]`.
 
 Ends with 1 when something was violated or a run was void: a run in which a rare path never occurred shows nothing.
 """
@@ -75,12 +75,15 @@ def arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(prog="python -m chaos", description="Kill, freeze and cut; then count.")
     parser.add_argument("--short", action="store_true", help="a minute or two in all, instead of an hour or more")
+    parser.add_argument("text", nargs="?", default="", metavar="TEXT", help="the same as --only TEXT")
     parser.add_argument("--only", default="", metavar="TEXT", help="trials whose name contains TEXT")
     parser.add_argument("--on", metavar="BACKEND", help="one backend: sqlite, postgres, mariadb or redis")
     parser.add_argument("--seed", type=int, help="repeat the choices of an earlier run")
     parser.add_argument("--count", type=int, help="how much harm to do, instead of the trial's own number")
     parser.add_argument("--list", action="store_true", help="name the trials and do nothing")
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.only = given.only or given.text
+    return given
 
 
 def conducted(wanted: list[tuple[Trial, str]], given: argparse.Namespace) -> list[Result]:

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pymysql
 
-from umavez.stores.mariadb_address import address_of
-from umavez.stores.sqlite import parsed
+from umavez.stores.mariadb.url import address_of
+from umavez.stores.sqlite.store import parsed
 
 CREATE = "CREATE TABLE IF NOT EXISTS chaos_ledger (item varchar(64) NOT NULL, token varchar(64) NOT NULL)"
 DRIVER_ERRORS = (sqlite3.Error, psycopg.Error, pymysql.MySQLError, OSError)

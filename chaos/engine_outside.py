@@ -14,8 +14,8 @@ from chaos.engine_joined import EVERYTHING, expected, settled
 from chaos.engine_swarm import Job, Lifeline, Swarm, chosen, dawdle
 from umavez import CannotTell, Happened, NotHappened, Once
 from umavez.core.record import Record, Status
+from umavez.engine.outcome import Question
 from umavez.errors import OutcomeUnknown, UmavezError
-from umavez.outcome import Question
 
 OPERATIONS = ("rerun", "ask", "hold")
 WORKERS = 4

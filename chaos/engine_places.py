@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,10 @@ from typing import NamedTuple
 
 from chaos import Trial
 from tests.servers import KINDS, CannotStart, Missing, Private, Run
+from tests.servers.cluster import Cluster
+
+CLUSTERS = {"cluster": "on", "careless cluster": "local"}
+"""What a commit waits for in each."""
 
 
 class NoPlace(Exception):
@@ -20,7 +25,7 @@ class Spot(NamedTuple):
     """An empty corner of a backend, and the private server it lies on, if it does."""
 
     url: str
-    server: Private | None
+    server: Private | Cluster | None
 
 
 @contextmanager
@@ -34,6 +39,9 @@ def spot(run: Run, trial: Trial, backend: str, folder: Path) -> Iterator[Spot]:
     elif backend == "redis":
         with _alone(run, backend) as server:
             yield Spot(f"{server.url}/0", server)
+    elif backend in CLUSTERS:
+        with _cluster(CLUSTERS[backend]) as cluster:
+            yield Spot(cluster.url, cluster)
     elif trial.private:
         with _alone(run, backend) as server, KINDS[backend].lend(server.url, _name(), private=True) as url:
             yield Spot(url, server)
@@ -57,6 +65,18 @@ def _alone(run: Run, backend: str) -> Iterator[Private]:
         with suppress(ProcessLookupError, FileNotFoundError):
             server.thaw()
         server.stop()
+
+
+@contextmanager
+def _cluster(commit: str) -> Iterator[Cluster]:
+    try:
+        cluster = Cluster(os.getpid(), commit)
+    except CannotStart as error:
+        raise NoPlace(str(error)) from error
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 def _name() -> str:

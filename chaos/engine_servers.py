@@ -39,19 +39,23 @@ def joined(harm: Harm) -> Callable[[Setting], Report]:
     return run
 
 
-def outside(setting: Setting) -> Report:
+def outside(harm: Harm) -> Callable[[Setting], Report]:
     """The same with effects outside."""
-    report, chance = Report(), random.Random(setting.seed)
-    authority = Authority(chance.getrandbits(32))
-    try:
-        job: Job = engine_outside.prepared(setting, authority)
-        with Swarm(job, engine_outside.work, WORKERS, chance) as swarm:
-            do(server_killed, setting, chance, swarm, report)
-        engine_outside.conclude(job, authority, report)
-        report.sometimes["errors"] = report.sometimes["error"]
-    finally:
-        authority.close()
-    return report
+
+    def run(setting: Setting) -> Report:
+        report, chance = Report(), random.Random(setting.seed)
+        authority = Authority(chance.getrandbits(32))
+        try:
+            job: Job = engine_outside.prepared(setting, authority)
+            with Swarm(job, engine_outside.work, WORKERS, chance) as swarm:
+                do(harm, setting, chance, swarm, report)
+            engine_outside.conclude(job, authority, report)
+            report.sometimes["errors"] = report.sometimes["error"]
+        finally:
+            authority.close()
+        return report
+
+    return run
 
 
 def do(
@@ -126,7 +130,7 @@ TRIALS = (
     ),
     Trial(
         "outside: server killed",
-        outside,
+        outside(server_killed),
         SERVERS,
         short=2,
         long=100,

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from tests.servers import KINDS, Missing, Run
 from umavez import ClaimLost, Once
 from umavez.leases import Leases
-from umavez.row_lease_sql import LeasedTable
 from umavez.row_leases import RowLease
-from umavez.sql import Dialect, Sql, dialect_of
+from umavez.sql.connection import Dialect, Sql, dialect_of
+from umavez.sql.row_lease import LeasedTable
 
 LEASE = 1.0
 """Seconds. Long enough to freeze before the first heartbeat: frozen inside it, a holder would keep SQLite's lock."""
@@ -73,7 +73,7 @@ class Field:
             once.migrate()
         connection = self.connect()
         kind = TIMES[dialect_of(connection)]
-        sql = Sql(connection)
+        sql = Sql.on(connection)
         sql.count(f"CREATE TABLE {self.written} (name VARCHAR(40), fence BIGINT, who VARCHAR(10))")
         sql.count(
             f"CREATE TABLE {self.rows} (id VARCHAR(40) PRIMARY KEY, status VARCHAR(20), last_attempt {kind},"
@@ -86,7 +86,7 @@ class Field:
         """Remove both tables."""
         connection = self.connect()
         for table in (self.written, self.rows):
-            Sql(connection).count(f"DROP TABLE {table}")
+            Sql.on(connection).count(f"DROP TABLE {table}")
         connection.commit()
         connection.close()
 
@@ -121,7 +121,7 @@ def holder(field: Field, name: str, stage: str) -> int:
 
 
 def _insert(field: Field, connection: Any, held: Any, who: str) -> None:
-    Sql(connection).count(f"INSERT INTO {field.written} VALUES (?, ?, ?)", (held.name, held.fence, who))
+    Sql.on(connection).count(f"INSERT INTO {field.written} VALUES (?, ?, ?)", (held.name, held.fence, who))
     held.guard(connection)
 
 
@@ -169,7 +169,7 @@ def batch(field: Field, names: list[str], draw: random.Random) -> tuple[int, int
     """Freeze one holder for each name, take over, wake them; how many were taken over and what got through."""
     connection = field.connect()
     for name in names:
-        Sql(connection).count(f"INSERT INTO {field.rows} (id, status) VALUES (?, 'PENDING')", (name,))
+        Sql.on(connection).count(f"INSERT INTO {field.rows} (id, status) VALUES (?, 'PENDING')", (name,))
     connection.commit()
     connection.close()
     children: list[int] = []
@@ -228,7 +228,7 @@ def run(url: str, rounds: int, seed: int | None = None, together: int = TOGETHER
 
 def _zombies(field: Field) -> int:
     connection = field.connect()
-    sql = Sql(connection)
+    sql = Sql.on(connection)
     found = sum(
         int(sql.rows(f"SELECT COUNT(*) FROM {table} WHERE who = 'zombie'")[0][0])
         for table in (field.written, field.rows)

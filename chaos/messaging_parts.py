@@ -26,7 +26,7 @@ from umavez.messaging import (
     RelaySettings,
 )
 from umavez.messaging.stopping import stop_on_signals
-from umavez.sequences.closing import closed
+from umavez.sql.connection import async_close
 
 TOPIC = "chaos"
 CONSUMER = "ledger"
@@ -194,7 +194,7 @@ class Ledger:
         try:
             yield connection
         except BaseException:
-            await closed(connection)
+            await async_close(connection)
             raise
         self._spare.append(connection)
 
@@ -216,7 +216,7 @@ class Ledger:
     async def close(self) -> None:
         """Close what is open."""
         for connection in self._spare:
-            await closed(connection)
+            await async_close(connection)
         await self._once.close()
 
 

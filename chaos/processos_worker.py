@@ -9,8 +9,10 @@ import time
 
 from umavez import open_store
 from umavez_systems.database import open_database
+from umavez_systems.processos.attempts import Terms
+from umavez_systems.processos.database import Reservas
 from umavez_systems.processos.engine import builtin
-from umavez_systems.processos.operations import Faturamento, Terms
+from umavez_systems.processos.operations import Faturamento
 from umavez_systems.processos.portal_http import HttpPortal
 from umavez_systems.processos.runner import Runner
 
@@ -21,7 +23,9 @@ TERMS = Terms(lease=1.0, quiet=1.0)
 def runner_of(url: str, portal: str) -> Runner:
     """A runner of its own: connections are never shared with another process."""
     database = open_database(url, 2)
-    faturamento = Faturamento(open_store(database.store_url), HttpPortal(portal, timeout=5.0), terms=TERMS)
+    faturamento = Faturamento(
+        open_store(database.store_url), HttpPortal(portal, timeout=5.0), Reservas(database), terms=TERMS
+    )
     return Runner(database, faturamento, pause=0.05, hold=TERMS.lease)
 
 

@@ -22,7 +22,7 @@ import httpx
 import psycopg
 
 from chaos import Report, Setting
-from umavez.stores.sqlite import parsed
+from umavez.stores.sqlite.store import parsed
 
 
 @dataclass
@@ -55,7 +55,10 @@ def serving(setting: Setting) -> Iterator[tuple[str, int]]:
         port = probe.getsockname()[1]
     log = (setting.folder / "server.log").open("wb")
     command = [str(Path(sys.executable).parent / "umavez"), "serve", "--workers", "2", "--port", str(port)]
-    server = subprocess.Popen([*command, "--database", setting.url], stdout=log, stderr=log, cwd=setting.folder)
+    # No driver of a storm accepts anything: offers that end would move while they are counted.
+    environment = {**os.environ, "UMAVEZ_RIDE_OFFER_SECONDS": "0"}
+    command += ["--database", setting.url]
+    server = subprocess.Popen(command, stdout=log, stderr=log, cwd=setting.folder, env=environment)
     try:
         _await_ready(f"http://127.0.0.1:{port}", server)
         yield f"http://127.0.0.1:{port}", server.pid

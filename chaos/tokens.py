@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from chaos.leases import Field, lent
-from umavez.sql import Sql
+from umavez.sql.connection import Sql
 from umavez.tokens import Tokens
 
 RACERS = 2
@@ -44,7 +44,7 @@ def redeem(field: Field, token: str, owner: str) -> str:
         with Tokens(once, "confirm", unknown="rerun").redeeming(connection, token, owner, wait=30) as attempt:
             if not attempt.replayed:
                 ride = secrets.token_hex(8)
-                Sql(connection).count(f"INSERT INTO {field.written} VALUES (?, 0, ?)", (owner, ride[:10]))
+                Sql.on(connection).count(f"INSERT INTO {field.written} VALUES (?, 0, ?)", (owner, ride[:10]))
                 attempt.succeed(ride[:10])
             made: str = attempt.outcome
         connection.commit()
@@ -114,7 +114,7 @@ def _rides(field: Field) -> tuple[int, int]:
 def _rows(field: Field, text: str, *values: Any) -> list[Any]:
     connection = field.connect()
     try:
-        return Sql(connection).rows(text, values)
+        return Sql.on(connection).rows(text, values)
     finally:
         connection.close()
 

@@ -1,4 +1,4 @@
-"""The house rules that a machine can hold: import direction, twins, sizes, names."""
+"""The house rules that a machine can hold: import direction, one text for sync and async, sizes, names, the map."""
 
 from __future__ import annotations
 
@@ -12,56 +12,28 @@ from pathlib import Path
 import pytest
 
 import umavez
+import umavez_systems
+from tools import pictures, sync
 
 SOURCE = Path(umavez.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each layer may import itself and what stands before it. Longest prefix wins.
 LAYERS = [
-    ("umavez.errors", "umavez.clock", "umavez.aio_threads", "umavez.core"),
+    ("umavez.errors", "umavez.clock", "umavez.backoff", "umavez.core"),
+    ("umavez.concurrency",),
+    ("umavez.sql.joining",),
     ("umavez.stores",),
-    (
-        "umavez.sql",
-        "umavez.stamps",
-        "umavez.aio_lock",
-        "umavez.outcome",
-        "umavez.plan",
-        "umavez.attempt",
-        "umavez.aio_attempt",
-        "umavez.heart",
-        "umavez.aio_heart",
-        "umavez.admission",
-        "umavez.aio_admission",
-        "umavez.operation",
-        "umavez.aio_operation",
-        "umavez.once",
-        "umavez.aio",
-    ),
+    ("umavez.sql", "umavez.engine", "umavez.sequences"),
+    ("umavez._async", "umavez._sync"),
     ("umavez",),
     ("umavez.cli", "umavez.console"),
 ]
 FREE = ("umavez.testing",)
 """Shipped for tests: may import anything but the systems."""
 
-TWINS = [
-    ("attempt.py", "aio_attempt.py"),
-    ("admission.py", "aio_admission.py"),
-    ("operation.py", "aio_operation.py"),
-    ("once.py", "aio.py"),
-]
-RENAMED = {
-    "asynccontextmanager": "contextmanager",
-    "open_async_store": "open_store",
-    "async_driver_connection": "driver_connection",
-    "asyncio": "threading",
-    "TaskLock": "threading.Lock",
-    "umavez_async_attempt": "umavez_attempt",
-    "__aenter__": "__enter__",
-    "__aexit__": "__exit__",
-    "Awaitable": "",
-}
-OWN_WAYS = {"_wait"}
-"""Functions where waiting itself differs, not only by `await`."""
+DOORS = ("umavez", "umavez.sequences")
+"""Packages whose `__init__` gathers public names from above its own layer."""
 
 
 def name_of(path: Path) -> str:
@@ -93,7 +65,7 @@ def imports_of(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_go_one_way(path: Path) -> None:
     module = name_of(path)
-    if module == "umavez" or module.startswith(FREE):
+    if module in DOORS or module.startswith(FREE):
         assert not [name for name in imports_of(path) if name.startswith("umavez_systems")]
         return
     upward = [name for name in imports_of(path) if layer_of(name) > layer_of(module)]
@@ -118,55 +90,31 @@ def test_functions_fit_in_the_eye(path: Path) -> None:
             assert lines <= 40, f"{node.name} has {lines} lines"
 
 
-class _Plain(ast.NodeTransformer):
-    """Strips `async` and `await`, the Async prefix, and what only differs by name between the twins."""
+@pytest.mark.parametrize("source", sync.PAIRS, ids=name_of)
+def test_the_synchronous_text_is_the_asynchronous_one(source: Path) -> None:
+    wanted = sync.synchronous(source.read_text(), str(source.relative_to(sync.ROOT)))
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:  # ast's own naming
-        plain = ast.FunctionDef(**{field: getattr(node, field) for field in node._fields})
-        return self.generic_visit(ast.copy_location(plain, node))
-
-    def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:  # ast's own naming
-        return self.generic_visit(ast.copy_location(ast.With(items=node.items, body=node.body), node))
-
-    def visit_Await(self, node: ast.Await) -> ast.AST:  # ast's own naming
-        return self.visit(node.value)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # ast's own naming
-        # Docstrings may point to each other.
-        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+    assert sync.PAIRS[source].read_text() == wanted, "run `make format`"
 
 
-def plain_functions(path: Path) -> dict[str, str]:
-    tree = _Plain().visit(ast.parse(path.read_text()))
-    found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            for part in node.body:
-                if isinstance(part, ast.FunctionDef):
-                    found[plain_name(f"{node.name}.{part.name}")] = plain_name(ast.unparse(part))
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            found[node.name] = plain_name(ast.unparse(node))
-    return {name: text for name, text in found.items() if name not in OWN_WAYS}
+def test_every_synchronous_module_is_written_by_the_tool() -> None:
+    found = {*SOURCE.rglob("_sync.py"), *SOURCE.rglob("_sync/*.py")}
+
+    assert {path for path in found if path.name != "__init__.py"} == set(sync.PAIRS.values())
 
 
-def plain_name(text: str) -> str:
-    for foreign, own in RENAMED.items():
-        text = re.sub(rf"\b{foreign}\b", own, text)
-    text = re.sub(r"\bAsync(?=[A-Z])", "", text).replace("umavez.aio_", "umavez.")
-    text = text.replace("time.sleep", "threading.sleep")
-    return re.sub(r"\[T\]\]", "T]", text) if "Callable" in text else text
+def test_the_check_of_the_two_texts_notices_one_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = next(iter(sync.PAIRS.items()))
+    changed = tmp_path / target.name
+    changed.write_text(target.read_text().replace("return", "raise", 1))
+    monkeypatch.setattr(sync, "PAIRS", {source: changed})
 
-
-@pytest.mark.parametrize(("sync", "tasks"), TWINS)
-def test_twins_differ_by_await_only(sync: str, tasks: str) -> None:
-    assert plain_functions(SOURCE / sync) == plain_functions(SOURCE / tasks)
-
-
-def test_the_twin_check_notices_one_word(tmp_path: Path) -> None:
-    changed = tmp_path / "attempt.py"
-    changed.write_text((SOURCE / "attempt.py").read_text().replace("self.beaten_at = sent_at", "self.beaten_at = 0.0"))
-    assert plain_functions(changed) != plain_functions(SOURCE / "aio_attempt.py")
+    assert sync.main(["--check"]) == 1
+    assert str(changed) in capsys.readouterr().out
+    assert sync.main([]) == 0
+    assert changed.read_text() == target.read_text()
 
 
 def test_public_names_are_listed_sorted_and_there() -> None:
@@ -190,3 +138,47 @@ def test_the_engine_and_its_embedded_stores_need_the_standard_library_only() -> 
             check=False,
         )
     assert (done.stdout, done.stderr) == ("7\n", "")
+
+
+ROOT = SOURCE.parents[1]
+MAP = (ROOT / "ARCHITECTURE.md").read_text()
+PACKAGES = sorted(
+    {path.parent for tree in (umavez, umavez_systems) for path in Path(tree.__file__ or "").parent.rglob("*.py")}
+)
+CROWDED = {
+    "umavez_systems": 15,
+    "umavez_systems/processos": 18,
+}
+"""Rooms with more modules than a room should have, and how many: they may get fewer, never more."""
+
+
+def room(package: Path) -> str:
+    return package.relative_to(SOURCE.parent).as_posix()
+
+
+def test_the_map_names_every_room_and_none_that_is_not_there() -> None:
+    named = set(re.findall(r"^\| `((?:umavez|umavez_systems)(?:/\w+)*)/` \|", MAP, re.MULTILINE))
+
+    assert named == {room(package) for package in PACKAGES}
+
+
+def test_the_files_that_the_map_names_are_there() -> None:
+    named = re.findall(r"`((?:src|tests|tools|docs)/[\w/.-]+|(?:core|cli|testing)/[\w/.]+)`", MAP)
+
+    assert len(named) > 8
+    missing = [name for name in named if not any((base / name).exists() for base in (ROOT, SOURCE))]
+    assert not missing
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=room)
+def test_no_room_is_crowded(package: Path) -> None:
+    modules = [path for path in package.glob("*.py") if not path.stem.startswith("__")]
+
+    assert len(modules) <= CROWDED.get(room(package), 14), "make rooms of it"
+
+
+def test_the_pictures_are_what_their_texts_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(pictures.FOLDER.glob("*.txt"))
+    assert pictures.main(["--check"]) == 0, "run `make format`"
+    with pytest.raises(ValueError, match="is no line of a picture"):
+        pictures.svg("Title\na b\nnonsense")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from umavez import AsyncOnce, CannotTell, Happened, NotHappened, Once, OutcomeUnknown, Status
+from umavez._sync.attempt import drive
 from umavez.core.policy import Policy
 from umavez.core.protocol import Granted, Intent, admit
-from umavez.outcome import Event
-from umavez.stores.sqlite import SqliteStore
-from umavez.stores.sqlite_aio import AsyncSqliteStore
+from umavez.engine.outcome import Event
+from umavez.stores.sqlite.async_store import AsyncSqliteStore
+from umavez.stores.sqlite.store import SqliteStore
 from umavez.testing import ManualClock
-from umavez.testing.drive import drive
 
 
 class Shop:
@@ -116,7 +116,60 @@ def test_a_doubt_stays_one_if_the_caller_commits_it(shop: Shop, connection: Any,
 
 
 def test_a_takeover_inside_a_transaction_is_told(shop: Shop, connection: Any) -> None:
-    with shop.once.joined(connection, "pay", key="k"):
+    with shop.once.joined(connection, "pay", key="k", unknown="rerun"):
         pass
 
     assert shop.heard == ["taken_over", "succeeded"]
+
+
+def test_a_block_that_says_nothing_holds_what_is_unknown(shop: Shop, connection: Any) -> None:
+    with pytest.raises(OutcomeUnknown), shop.once.joined(connection, "pay", key="k"):
+        raise AssertionError("it ran")
+
+
+@pytest.mark.parametrize(("unknown", "runs"), [("hold", False), ("rerun", True)])
+def test_a_block_treats_the_unknown_as_its_operation_was_declared(
+    shop: Shop, connection: Any, unknown: str, runs: bool
+) -> None:
+    @shop.once.operation("pay", key=lambda key: key, unknown=unknown, lease=30, keep=77)
+    def pay(key: str) -> str:
+        return key
+
+    if not runs:
+        with pytest.raises(OutcomeUnknown), shop.once.joined(connection, "pay", key="k"):
+            raise AssertionError("it ran")
+        return
+    with shop.once.joined(connection, "pay", key="k") as attempt:
+        attempt.succeed("ran")
+    connection.commit()
+    record = shop.once.get("pay", "k")
+    assert record is not None
+    assert record.expires_at == record.updated_at + 77_000, "it is kept as declared"
+
+
+@pytest.mark.parametrize("ending", ["commit", "executescript"])
+def test_a_block_that_was_committed_in_the_middle_is_noticed_and_never_run_twice(
+    shop: Shop, connection: Any, caplog: pytest.LogCaptureFixture, ending: str
+) -> None:
+    with shop.once.joined(connection, "send", key="1") as attempt:
+        connection.execute("CREATE TABLE IF NOT EXISTS sent (n)")
+        connection.execute("INSERT INTO sent VALUES (1)")
+        connection.commit() if ending == "commit" else connection.executescript("SELECT 1")
+        attempt.succeed("sent")
+
+    assert "ended inside its block" in caplog.text
+    connection.rollback()  # the process died before it could commit the outcome
+    shop.clock.advance(31)
+    with pytest.raises(OutcomeUnknown), shop.once.joined(connection, "send", key="1"):
+        raise AssertionError("it ran a second time")
+
+
+def test_a_block_that_leaves_its_transaction_alone_says_nothing(
+    shop: Shop, connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with shop.once.joined(connection, "send", key="1") as attempt:
+        attempt.checkpoint("half")
+        attempt.succeed("sent")
+    connection.commit()
+
+    assert not caplog.records

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import dataclasses
+import os
 import sqlite3
 import threading
 import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -34,8 +38,12 @@ from umavez import (
     Question,
     Reentered,
     Status,
+    StoreUnavailable,
 )
-from umavez.outcome import Event
+from umavez.core.key import Key
+from umavez.core.record import Draft
+from umavez.engine.insistence import not_at_all
+from umavez.engine.outcome import Event
 from umavez.stores.memory import AsyncMemoryStore, MemoryStore
 from umavez.testing.clock import ManualClock
 
@@ -269,8 +277,19 @@ def test_the_far_side_is_asked_before_anything_is_repeated(shell: Shell, answer:
 
     assert effect.calls == calls
     assert [question.key.value for question in asked] == ["1"]
+    assert asked[0].fence > asked[0].record.fence, "a far side that compares can refuse the attempt it was asked about"
     record = shell.do(shell.engine.get("charge", "1"))
     assert "far side" in (record.evidence or "")
+
+
+def test_an_overtaken_attempt_tells_the_caller_of_its_refusal_that_it_was_not_recorded(threads: Shell) -> None:
+    """Its heartbeat has noticed already; a refusal without a note would pass for the outcome."""
+    with pytest.raises(Declined) as told:  # noqa: SIM117  # the block is what is looked at
+        with threads.engine.attempt("pay", key="1", unknown="rerun", final=(Declined,), lease=1) as attempt:
+            attempt.lost = True
+            raise Declined(51, "no funds")
+
+    assert "could not record" in told.value.__notes__[0]
 
 
 @pytest.mark.parametrize("nonsense", [None, True, "yes", ValueError("bug")])
@@ -299,6 +318,164 @@ def test_not_happened_counts_attempts_so_that_a_crashing_operation_ends(shell: S
         shell.run("1", effect, unknown=lambda _: NotHappened(), max_retries=2)
 
     assert effect.calls == 3
+
+
+class Hiccup(MemoryStore):
+    """Refuses every write that keeps an outcome, until it is well again."""
+
+    ill = True
+
+    def swap(self, expected: str | None, draft: Draft) -> Any:
+        if self.ill and draft.settled is not None:
+            raise StoreUnavailable("away for a moment")
+        return super().swap(expected, draft)
+
+
+@pytest.mark.parametrize(
+    "options", [{"free": (Exception,)}, {"final": (Exception,)}, {}], ids=["free", "final", "none"]
+)
+@pytest.mark.parametrize("block", [True, False], ids=["block", "function"])
+def test_a_store_that_fails_after_the_effect_is_no_judgement_on_it(options: Any, block: bool) -> None:
+    hiccup = Hiccup()
+    once = Once(hiccup, scope="shop")
+    once._admission._insistence = not_at_all
+    effect = Counter("paid")
+    with pytest.raises(StoreUnavailable):
+        if block:
+            with once.attempt("pay", key="1", unknown="hold", **options) as attempt:
+                attempt.succeed(effect())
+        else:
+            once.run("pay", key="1", call=effect, unknown="hold", **options)
+    hiccup.ill = False
+
+    with pytest.raises(OutcomeUnknown):
+        once.run("pay", key="1", call=effect, unknown="hold", **options)
+
+    assert effect.calls == 1
+
+
+def test_an_error_of_umavez_s_own_counts_where_it_is_named_as_such(shell: Shell) -> None:
+    inner = OperationInProgress(Key("shop", "inner", "1"), 1.0)
+    with pytest.raises(OperationInProgress):
+        shell.run("1", Counter(error=inner), unknown="hold", free=(OperationInProgress,))
+
+    assert shell.run("1", Counter("ran"), unknown="hold", free=(OperationInProgress,)).value == "ran"
+
+
+@pytest.mark.parametrize("options", [{"free": (Exception,)}, {"final": (Exception,)}], ids=["free", "final"])
+def test_a_reference_that_raises_after_the_effect_is_no_judgement_on_it(shell: Shell, options: Any) -> None:
+    effect = Counter("paid")
+
+    def reference(_: Any) -> Any:
+        raise KeyError("id")
+
+    options = {"unknown": "hold", "reference": reference, "replay": lambda value: value, **options}
+    with pytest.raises(NotStorable) as told:
+        shell.run("1", effect, **options)
+    assert told.value.value == "paid"
+    with pytest.raises(OutcomeNotKept):
+        shell.run("1", effect, **options)
+
+    assert effect.calls == 1
+
+
+class Locked(MemoryStore):
+    """Its records are held by another transaction once `locked`: whoever changes one is told so."""
+
+    locked = False
+
+    def swap(self, expected: str | None, draft: Draft) -> Any:
+        if self.locked and expected is not None:
+            raise OperationInProgress(draft.key, 1.0)
+        return super().swap(expected, draft)
+
+
+def test_a_record_that_another_transaction_holds_does_not_hide_the_caller_s_own_error() -> None:
+    store = Locked()
+    once = Once(store, scope="shop")
+    once._admission._insistence = not_at_all
+    with pytest.raises(ValueError, match="mine") as told:  # noqa: SIM117  # the lock comes in the middle
+        with once.attempt("pay", key="1", unknown="hold"):
+            store.locked = True
+            raise ValueError("mine")
+    assert "could not record" in told.value.__notes__[0]
+
+
+def test_after_a_success_nobody_is_told_that_his_own_attempt_is_in_progress() -> None:
+    store = Locked()
+    once = Once(store, scope="shop")
+    once._admission._insistence = not_at_all
+    with pytest.raises(StoreUnavailable, match="held by another transaction"):  # noqa: SIM117  # the lock comes in the middle
+        with once.attempt("pay", key="1", unknown="hold") as attempt:
+            store.locked = True
+            attempt.succeed(1)
+
+
+def test_an_unstorable_answer_of_the_far_side_is_adopted_without_its_value(shell: Shell) -> None:
+    asked: list[Any] = []
+
+    def ask(question: Question) -> Any:
+        asked.append(question)
+        return Happened(object())
+
+    effect = Counter(error=TimeoutError())
+    with pytest.raises(TimeoutError):
+        shell.run("1", effect, unknown=ask)
+    with pytest.raises(NotStorable):
+        shell.run("1", effect, unknown=ask)
+    with pytest.raises(OutcomeNotKept):
+        shell.run("1", effect, unknown=ask)
+
+    assert (len(asked), effect.calls) == (1, 1)
+
+
+def test_a_reason_of_the_far_side_is_kept_in_a_form_that_every_store_takes(shell: Shell) -> None:
+    with pytest.raises(TimeoutError):
+        shell.run("1", Counter(error=TimeoutError()), unknown=lambda _: CannotTell())
+    with pytest.raises(OutcomeUnknown):
+        shell.run("1", Counter(), unknown=lambda _: CannotTell("\ud800\0" + "x" * 1_000_000))
+
+    record = shell.do(shell.engine.get("charge", "1"))
+    assert record.error.startswith("?\u2400xx")
+    assert len(record.error) + len(record.evidence) < 10_000
+
+
+def test_an_operation_that_hangs_can_be_closed_over_its_head(threads: Shell) -> None:
+    engine: Once = threads.engine
+    with pytest.raises(ClaimLost), engine.attempt("pay", key="1", unknown="hold") as attempt:
+        with pytest.raises(OperationInProgress):
+            engine.resolve("pay", "1", Happened("by hand"), by="ana", reason="it hangs")
+        engine.resolve("pay", "1", Happened("by hand"), by="ana", reason="it hangs", override=True)
+        attempt.succeed("late")
+
+    assert engine.run("pay", key="1", call=Counter(), unknown="hold").value == "by hand"
+
+
+@pytest.mark.parametrize("bad", [b"p1", 1.5, True, "", "x" * 256, "a\0b", "\ud800"], ids=repr)
+@pytest.mark.parametrize("place", ["process_instance", "activity"])
+def test_a_process_instance_or_activity_that_is_no_name_is_refused_before_anything_runs(
+    shell: Shell, place: str, bad: Any
+) -> None:
+    effect = Counter()
+    with pytest.raises(InvalidKey, match=place):
+        shell.run("1", effect, **{place: bad})
+
+    assert effect.calls == 0
+
+
+def test_a_process_instance_is_named_by_what_can_name_a_key(shell: Shell) -> None:
+    shell.run("1", Counter(), process_instance=7, activity=UUID(int=1))
+
+    record = shell.do(shell.engine.get("charge", "1"))
+    assert (record.process_instance, record.activity) == ("7", str(UUID(int=1)))
+
+
+def test_an_outcome_given_by_hand_that_cannot_be_kept_is_refused(shell: Shell) -> None:
+    with pytest.raises(TimeoutError):
+        shell.run("1", Counter(error=TimeoutError()), unknown="hold")
+    with pytest.raises(NotStorable, match="bytes"):
+        shell.do(shell.engine.resolve("charge", "1", Happened("x" * 2_000_000), by="ana", reason="seen"))
+    assert shell.do(shell.engine.get("charge", "1")).status is Status.UNKNOWN
 
 
 def test_replay_shows_the_entity_as_it_is_now(shell: Shell) -> None:
@@ -478,6 +655,49 @@ def test_the_heart_renews_a_long_run_and_notices_a_loss(threads: Shell) -> None:
         attempt.check()
 
 
+@pytest.mark.parametrize("first", ["child", "parent"])
+def test_a_process_forked_inside_an_attempt_is_another_owner(tmp_path: Path, first: str) -> None:
+    """Each learns whether the other settled; under one name both would be told that they did."""
+    url = f"sqlite:///{tmp_path / 'forked.db'}"
+    once = Once(url, scope="shop")
+    go, went = os.pipe(), os.pipe()
+    told = ""
+    with contextlib.suppress(ClaimLost), once.attempt("pay", key="1", unknown="rerun", lease=30) as attempt:
+        child = os.fork()
+        if child == 0:
+            os._exit(_settled_by_child(attempt, go[0] if first == "parent" else None, went[1]))
+        if first == "child":
+            assert os.read(went[0], 1) in {b"s", b"l"}
+        attempt.succeed("parent")
+        told = "succeeded"
+    os.write(go[1], b"!")
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for end in (*go, *went):
+        os.close(end)
+
+    assert (told == "succeeded") is (code == LOST_CODE), "exactly one of them settled it"
+    value = once.run("pay", key="1", call=lambda: "again", unknown="rerun").value
+    assert value == ("parent" if told else "child")
+    once.close()
+
+
+LOST_CODE = 7
+
+
+def _settled_by_child(attempt: Any, go: int | None, went: int) -> int:
+    try:
+        if go is not None:
+            os.read(go, 1)
+        attempt.succeed("child")
+    except ClaimLost:
+        os.write(went, b"l")
+        return LOST_CODE
+    except BaseException:  # noqa: BLE001  # a child of the test must not go on with the suite
+        return 1
+    os.write(went, b"s")
+    return 0
+
+
 def test_cancelling_a_task_leaves_what_its_policy_says() -> None:
     async def main() -> tuple[Status, Status]:
         async with AsyncOnce("memory:", scope="shop") as once:
@@ -526,6 +746,119 @@ def test_a_decorated_function_binds_its_arguments() -> None:
     assert charge.key_of(Order(7, Decimal(1))) == "7"
 
 
+def test_two_functions_under_one_name_are_refused() -> None:
+    once = Once("memory:", scope="shop")
+
+    @once.operation("pay", key=lambda order: order, unknown="rerun")
+    def charge(order: str) -> str:
+        return f"charged {order}"
+
+    def refund(order: str) -> str:
+        return f"refunded {order}"
+
+    with pytest.raises(ConfigurationError, match=r"'pay' is .*charge already"):
+        once.operation("pay", key=lambda order: order, unknown="rerun")(refund)
+
+
+def test_a_function_may_be_declared_anew_as_a_reloaded_module_does() -> None:
+    once = Once("memory:", scope="shop")
+
+    def declare() -> Any:
+        @once.operation("pay", key=lambda order: order, unknown="rerun")
+        def charge(order: str) -> str:
+            return f"charged {order}"
+
+        return charge
+
+    declare()
+    assert declare()("A") == "charged A"
+
+
+@pytest.mark.parametrize("name", ["self", "cls"])
+def test_a_parameter_called_self_or_cls_of_a_plain_function_counts(name: str) -> None:
+    once = Once("memory:", scope="shop")
+    space: dict[str, Any] = {}
+    exec(f"def book(order, {name}): return {name}\ndef fly({name}, order): return {name}", space)  # noqa: S102  # the name is what is tested
+    book = once.operation("book", key=lambda order: order, unknown="rerun")(space["book"])
+    fly = once.operation("fly", key=lambda order: order, unknown="rerun")(space["fly"])
+    assert (book(1, "first"), fly("first", 1)) == ("first", "first")
+    with pytest.raises(KeyReused):
+        book(1, "business")
+    with pytest.raises(KeyReused):
+        fly("business", 1)
+
+
+@pytest.mark.parametrize("given", [[Declined], {Declined}, Declined, (Declined,)], ids=["list", "set", "type", "tuple"])
+def test_final_and_free_take_any_collection_of_exception_types(shell: Shell, given: Any) -> None:
+    for option in ("final", "free"):
+        with pytest.raises(Declined):
+            shell.run(option, Counter(error=Declined(1, "no")), unknown="hold", **{option: given})
+    record = shell.do(shell.engine.get("charge", "final"))
+    assert record.settled is not None
+    assert shell.do(shell.engine.get("charge", "free")).status is Status.FAILED
+
+
+@pytest.mark.parametrize("bad", ["ValueError", [1], 7, [ValueError, None], ValueError("an instance")])
+def test_what_is_no_exception_type_is_refused_when_declared(shell: Shell, bad: Any) -> None:
+    with pytest.raises(ConfigurationError, match="takes exception types"):
+        shell.run("1", Counter(), final=bad)
+
+
+def test_what_an_attempt_started_may_come_back_to_its_key_once_it_has_ended() -> None:
+    once = Once("memory:", scope="shop")
+    contexts: list[contextvars.Context] = []
+
+    def start() -> str:
+        contexts.append(contextvars.copy_context())
+        with pytest.raises(Reentered):
+            once.run("pay", key="1", call=start, unknown="rerun")
+        return "paid"
+
+    assert once.run("pay", key="1", call=start, unknown="rerun").value == "paid"
+
+    assert contexts[0].run(once.run, "pay", key="1", call=start, unknown="rerun").replayed
+
+
+def test_the_same_key_in_another_store_is_another_effect() -> None:
+    here, there = Once("memory:", scope="shop"), Once("memory:", scope="shop")
+
+    def outer() -> str:
+        return there.run("pay", key="1", call=lambda: "there", unknown="rerun").value
+
+    assert here.run("pay", key="1", call=outer, unknown="rerun").value == "there"
+
+
+def test_who_waited_for_another_process_leaves_nothing_behind(shell: Shell) -> None:
+    for number in range(5):
+        key = Key("shop", "charge", str(number))
+        swap = shell.engine.store.swap(None, Draft(key, "elsewhere", Status.PENDING, True, 1, 60_000))
+        shell.do(swap)
+        with pytest.raises(OperationInProgress):
+            shell.run(str(number), Counter(), wait=0.02)
+
+    assert not shell.engine._admission._waiters
+
+
+class Narrow(MemoryStore):
+    """Takes outcomes of at most ten characters."""
+
+    def swap(self, expected: str | None, draft: Draft) -> Any:
+        if draft.settled is not None and draft.settled.body is not None and len(draft.settled.body) > 10:
+            raise NotStorable("too long for this store")
+        return super().swap(expected, draft)
+
+
+def test_a_value_that_the_store_itself_cannot_take_is_returned_once_and_never_run_again() -> None:
+    once = Once(Narrow(), scope="shop")
+    effect = Counter("x" * 100)
+
+    assert once.run("pay", key="1", call=effect, unknown="rerun").value == "x" * 100
+    with pytest.raises(OutcomeNotKept, match="too long for this store"):
+        once.run("pay", key="1", call=effect, unknown="rerun")
+
+    assert effect.calls == 1
+
+
 def test_methods_can_be_operations_and_self_is_no_part_of_the_meaning() -> None:
     once = Once("memory:", scope="shop")
 
@@ -545,6 +878,17 @@ def test_a_key_maker_that_asks_for_a_missing_argument_is_refused_when_declared()
 
         @once.operation("pay", key=lambda pedido: pedido, unknown="rerun")
         def pay(order: int) -> None: ...
+
+
+def test_a_decision_that_could_not_be_replayed_is_refused(shell: Shell) -> None:
+    """Kept without its value it would vanish in silence, and every repeat would be told that nothing was kept."""
+    with pytest.raises(TimeoutError):
+        shell.run("1", Counter(error=TimeoutError()), unknown="hold")
+    for value, sentence in (("x" * 1_000_001, "give a shorter one"), (object(), "cannot be kept")):
+        with pytest.raises(NotStorable, match=sentence):
+            shell.do(shell.engine.resolve("charge", "1", Happened(value), by="ana", reason="seen at the bank"))
+    record = shell.do(shell.engine.get("charge", "1"))
+    assert (record.status, record.evidence) == (Status.UNKNOWN, None)
 
 
 def test_resolve_and_release_leave_evidence(shell: Shell) -> None:

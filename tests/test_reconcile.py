@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from tests.instrument_benches import async_bench, async_store, bench, shop, store_url, sync_store
-from umavez import AsyncOnce, CannotTell, Happened, NotHappened, Once, OutcomeUnknown, Status
-from umavez.aio_reconcile import AsyncReconciler
+from umavez import AsyncOnce, CannotTell, ConfigurationError, Happened, NotHappened, Once, OutcomeUnknown, Status
+from umavez._async import attempt as async_attempt
+from umavez._sync import attempt
+from umavez.core.protocol import Intent, admit
 from umavez.core.reconciliation import Pace, fairly
 from umavez.core.record import Record
-from umavez.reconcile import Reconciler
-from umavez.stores import open_store
+from umavez.reconcile import AsyncReconciler, Reconciler
+from umavez.stores import open_async_store, open_store
 from umavez.testing import ManualClock
 from umavez.testing.instruments import InstrumentBench
 from umavez.tokens import Tokens, TokenState
@@ -178,11 +180,8 @@ def test_a_far_side_is_not_asked_before_it_can_have_finished(shop: InstrumentBen
 def test_a_holder_that_died_is_asked_about_once_its_lease_is_over(shop: InstrumentBench) -> None:
     far = FarSide(shop, Happened(3))
     plan = shop.once.plans.declared(pay(shop), {"unknown": far.ask, "lease": 30})
-    from umavez.core.protocol import Intent, admit
-    from umavez.testing.drive import adrive, drive
-
     flow = admit(Intent(plan.key("k"), None, "process-1", "step"), plan.policy, f"dead-{shop.scope}")
-    shop.do(shop.pick(drive, adrive)(flow, shop.once.store))
+    shop.do(shop.pick(attempt.drive, async_attempt.drive)(flow, shop.once.store))
     assert run(shop).asked == 0
     shop.clock.advance(30)
     assert run(shop).adopted == 1
@@ -264,6 +263,25 @@ def test_ten_thousand_stuck_in_one_scope_do_not_starve_another() -> None:
         Reconciler(once, budget=10).run()
     assert asked.count("small") == 1
     assert len(asked) == 10
+
+
+def test_those_that_wait_for_later_do_not_hide_those_that_are_due() -> None:
+    clock, asked = ManualClock(), []
+
+    def ask(question: Any) -> Any:
+        asked.append(question.key.value)
+        return CannotTell()
+
+    with Once(open_store("memory:", clock=clock), scope="x") as once:
+        once.plans.declared("pay", {"unknown": ask})
+        _crowd(once, "x", 30)
+        clock.advance(11)
+        Reconciler(once, window=10, budget=100).run()
+        assert len(asked) == 10, "a window's worth"
+        # The ten oldest were asked just now and wait; the window is filled from behind them.
+        Reconciler(once, window=10, budget=100).run()
+        Reconciler(once, window=10, budget=100).run()
+    assert sorted(asked, key=int) == [str(number) for number in range(30)]
 
 
 def _crowd(once: Once, scope: str, count: int) -> None:
@@ -348,3 +366,164 @@ def test_a_caller_and_a_reconciler_never_both_run(shop: InstrumentBench) -> None
     doubt(shop, far)
     with pytest.raises(OutcomeUnknown):
         shop.do(shop.once.run(pay(shop), key="k", call=pytest.fail))
+
+
+def _hanging(shop: InstrumentBench, over: threading.Event) -> Any:
+    """A far side that never answers; its threads go when the test is over."""
+
+    async def hang(_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    return shop.pick(lambda _: over.wait(60), hang)
+
+
+@pytest.fixture
+def over() -> Any:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_far_side_that_hangs_keeps_no_other_waiting_and_no_claim(shop: InstrumentBench, over: Any) -> None:
+    mute, talks = FarSide(shop), FarSide(shop, Happened(1))
+    mute.ask = _hanging(shop, over)
+    for number in range(6):
+        doubt(shop, mute, f"m{number}", operation=f"mute {shop.scope}")
+    doubt(shop, talks)
+    report = run(shop, patience=0.2, at_once=2)
+    # Another may have begun in the moment between the first two that were late.
+    assert report.left in (2, 3)
+    assert (report.asked, report.silent, report.adopted) == (report.left + 1, 6 - report.left, 1)
+    states = [record_of(shop, f"m{number}", f"mute {shop.scope}") for number in range(6)]
+    assert {record.status for record in states} == {Status.UNKNOWN}, "no claim is held"
+    told = [json.loads(record.evidence or "[]") for record in states]
+    assert {entries[-1]["reason"] for entries in told if entries} == {"the far side did not answer within 0.2 s"}
+
+
+def test_questions_run_side_by_side_within_their_bound(shop: InstrumentBench) -> None:
+    most, running = [0], [0]
+
+    def begin() -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+
+    def ask(_: Any) -> Any:
+        begin()
+        threading.Event().wait(0.05)
+        running[0] -= 1
+        return Happened(1)
+
+    async def ask_in_task(_: Any) -> Any:
+        begin()
+        await asyncio.sleep(0.05)
+        running[0] -= 1
+        return Happened(1)
+
+    far = FarSide(shop)
+    far.ask = shop.pick(ask, ask_in_task)
+    for number in range(9):
+        doubt(shop, far, f"k{number}")
+    assert run(shop, at_once=3).adopted == 9
+    assert most[0] == 3
+
+
+def test_the_service_stops_while_every_question_hangs(over: Any) -> None:
+    clock, stop, asked = ManualClock(), threading.Event(), threading.Event()
+
+    def ask(_: Any) -> Any:
+        asked.set()
+        over.wait(60)
+
+    with Once(open_store("memory:", clock=clock), scope="x") as once:
+        once.plans.declared("pay", {"unknown": ask})
+        _crowd(once, "x", 9)
+        clock.advance(11)
+        service = threading.Thread(target=Reconciler(once, patience=60).serve, args=(stop,), daemon=True)
+        service.start()
+        assert asked.wait(5)
+        stop.set()
+        service.join(5)
+        assert not service.is_alive()
+        assert {record.status for record in once.find(limit=9)} == {Status.UNKNOWN}, "no claim is held"
+
+
+def test_the_service_for_tasks_stops_while_every_question_hangs() -> None:
+    async def serve() -> set[Status]:
+        clock, stop = ManualClock(), asyncio.Event()
+
+        async def ask(_: Any) -> Any:
+            stop.set()
+            await asyncio.Event().wait()
+
+        async def cut() -> None:
+            raise ConnectionResetError("cut")
+
+        async with AsyncOnce(open_async_store("memory:", clock=clock), scope="x") as once:
+            once.plans.declared("pay", {"unknown": ask})
+            for number in range(9):
+                with pytest.raises(ConnectionResetError):
+                    await once.run("pay", key=number, call=cut)
+            clock.advance(11)
+            await asyncio.wait_for(AsyncReconciler(once, patience=60).serve(stop), 5)
+            return {record.status for record in await once.find(limit=9)}
+
+    assert asyncio.run(serve()) == {Status.UNKNOWN}
+
+
+def test_a_rerun_that_takes_long_keeps_its_claim_and_settles_by_itself() -> None:
+    clock, go, done = ManualClock(), threading.Event(), threading.Event()
+
+    def again(_: Any) -> str:
+        go.wait(10)
+        return "paid"
+
+    with Once(open_store("memory:", clock=clock), scope="x", observers=[lambda event: _ended(event, done)]) as once:
+        once.plans.declared("pay", {"unknown": lambda _: NotHappened()})
+        _crowd(once, "x", 1)
+        clock.advance(11)
+        report = Reconciler(once, patience=0.1, reruns={"pay": again}).run()
+        assert (report.running, report.reran) == (1, 0)
+        assert [record.status for record in once.find()] == [Status.PENDING]
+        go.set()
+        assert done.wait(5)
+        assert [record.status for record in once.find()] == [Status.SUCCESS]
+
+
+def _ended(event: Any, done: threading.Event) -> None:
+    if event.kind == "succeeded":
+        done.set()
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"), [(Happened("yes"), "adopted"), (NotHappened(), "freed"), (CannotTell("503"), "left")]
+)
+def test_one_record_is_asked_about_now_whatever_the_pace(shop: InstrumentBench, answer: Any, word: str) -> None:
+    far = FarSide(shop, answer)
+    doubt(shop, far)
+    record = record_of(shop)
+
+    assert shop.do(reconciler(shop, pace=Pace(settle=1e6)).ask(record)) == word
+
+    assert len(far.questions) == 1
+    assert record_of(shop).stamp != record.stamp
+
+
+def test_a_record_that_changed_since_it_was_read_is_not_asked_about(shop: InstrumentBench) -> None:
+    far = FarSide(shop, CannotTell("503"))
+    doubt(shop, far)
+    record = record_of(shop)
+    shop.do(reconciler(shop).ask(record))
+
+    assert shop.do(reconciler(shop).ask(record)) == "busy"
+
+    assert len(far.questions) == 1
+
+
+def test_nobody_is_asked_where_an_operation_names_nobody(shop: InstrumentBench) -> None:
+    far = FarSide(shop, Happened(1))
+    doubt(shop, far)
+    record = record_of(shop)
+    shop.once.plans.declared(pay(shop), {"unknown": "hold"})
+
+    with pytest.raises(ConfigurationError, match="nobody to ask"):
+        shop.do(reconciler(shop).ask(record))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 
 from umavez import CannotTell, Happened, NotHappened
 from umavez.errors import ConfigurationError
-from umavez.retry import AsyncRetry, Backoff, Budget, Retry
-from umavez.transport import Phase, of_status, retry_after, trouble_of
+from umavez.failures import Phase, of_status, retry_after, trouble_of
+from umavez.retry import AsyncRetry, Backoff, Budget, Retry, time_left
 
 REQUEST = httpx.Request("POST", "https://far.example/")
 NEVER, MAYBE, REFUSED = Phase.NEVER_SENT, Phase.MAYBE_SENT, Phase.REFUSED
@@ -231,3 +232,92 @@ def test_a_real_refused_connection_counts_as_never_sent() -> None:
 def test_an_impossible_backoff_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         Backoff(**wrong)
+
+
+def test_an_error_in_asking_never_hides_that_it_may_have_been_sent(trying: Callable[..., int]) -> None:
+    def ask() -> None:
+        raise httpx.ConnectError("the asking failed")
+
+    far = FarSide(httpx.ReadTimeout("maybe sent"), httpx.ReadTimeout("sent twice"))
+
+    with pytest.raises(httpx.ReadTimeout, match="maybe sent") as caught:
+        trying(far, ask=ask)
+
+    assert far.calls == 1
+    assert any("the asking failed" in note for note in caught.value.__notes__)
+
+
+def test_an_outer_retry_sends_nothing_again_after_an_error_in_asking() -> None:
+    def ask() -> None:
+        raise httpx.ConnectError("the asking failed")
+
+    far = FarSide(*(httpx.ReadTimeout("maybe sent") for _ in range(9)))
+    inner = Retry(sleep=far.pauses.append)
+
+    with pytest.raises(httpx.ReadTimeout):
+        Retry(sleep=far.pauses.append).run(lambda: inner.run(far, ask=ask))
+
+    assert far.calls == 1
+
+
+def test_a_call_can_see_how_much_time_is_left() -> None:
+    now = [100.0]
+    seen: list[float | None] = []
+
+    def call() -> None:
+        seen.append(time_left())
+        now[0] += 3
+        raise httpx.ConnectError("down")
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(httpx.ConnectError):
+        Retry(deadline=10.0, clock=lambda: now[0], draw=lambda: 1.0, sleep=sleep).run(call)
+
+    assert seen == [10.0, 6.0, 1.0]
+    assert time_left() is None
+
+
+def test_no_call_begins_after_the_deadline(trying: Callable[..., int]) -> None:
+    """A pause or a question that took longer than it should."""
+    now = [100.0]
+
+    def ask() -> NotHappened:
+        now[0] += 60
+        return NotHappened()
+
+    far = FarSide(httpx.ReadTimeout("maybe sent"))
+    with pytest.raises(httpx.ReadTimeout):
+        trying(far, {"deadline": 30.0, "clock": lambda: now[0]}, ask=ask)
+    assert far.calls == 1
+
+
+def test_a_call_of_a_task_is_cut_off_at_the_deadline() -> None:
+    calls = 0
+
+    async def hangs() -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(60)
+
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(AsyncRetry(deadline=0.05).run(hangs, repeatable=True))
+
+    assert calls == 1
+    assert time.monotonic() - began < 5
+
+
+def test_a_question_of_a_task_is_cut_off_at_the_deadline() -> None:
+    async def hangs() -> None:
+        await asyncio.sleep(60)
+
+    async def call() -> None:
+        raise httpx.ReadTimeout("maybe sent")
+
+    began = time.monotonic()
+    with pytest.raises(httpx.ReadTimeout):
+        asyncio.run(AsyncRetry(Backoff(first=0), deadline=0.05).run(call, ask=hangs))
+
+    assert time.monotonic() - began < 5

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.messaging.places import Place, place_of
 from umavez.errors import ConfigurationError, InvalidKey
 from umavez.sequences import AsyncUniqueNumbers, NumbersExhausted, Range, Sequences, UniqueNumbers
-from umavez.sequences.closing import closed
 from umavez.sequences.ranges import stretch
-from umavez.testing.sequence_laws import ALL, RACES, AsyncSequenceBench, SequenceBench
+from umavez.sql.connection import async_close
+from umavez.testing.laws.instruments.sequences import ALL, RACES, AsyncSequenceBench, SequenceBench
 
 
 def name(law: object) -> str:
@@ -200,7 +200,7 @@ def test_awaited_unique_numbers_come_from_blocks(place: Place, runner: asyncio.R
         connection = await place.connect_async()
         kept = [await source.number_for(connection, "k") for _ in range(2)]
         await connection.rollback()
-        await closed(connection)
+        await async_close(connection)
         return numbers, *kept
 
     numbers, first, second = runner.run(work())

@@ -11,11 +11,10 @@ import pytest
 
 from tests.instrument_benches import async_bench, async_store, bench, shop, store_url, sync_store
 from umavez import AsyncOnce, ConfigurationError, Key, Once, Policy, Status
-from umavez.aio_sweep import AsyncSweeper
 from umavez.core.record import Draft, Settled
 from umavez.leases import Leases
 from umavez.stores import open_store
-from umavez.sweep import KEEP_24_HOURS, KEEP_30_DAYS, Sweeper
+from umavez.sweep import KEEP_24_HOURS, KEEP_30_DAYS, AsyncSweeper, Sweeper
 from umavez.testing import ManualClock
 from umavez.testing.instruments import InstrumentBench
 
@@ -92,9 +91,9 @@ def test_a_sweeper_that_was_overtaken_stops() -> None:
             clock.advance(61)
             leases.acquire("sweep", lease=600)
             store.sweep = real  # type: ignore[method-assign]  # frozen once
-            late = sweeper._leases._heart
+            late = sweeper._leases._heartbeats
             for leased in list(late._attempts):
-                leased.beaten_at -= 61
+                leased.renewed_at -= 61
             return real(limit, older_than)
 
         store.sweep = frozen  # type: ignore[method-assign]  # the process freezes inside its first batch

@@ -12,16 +12,15 @@ import pytest
 
 from tests.instrument_benches import connect, connect_async, sql_url
 from umavez import AsyncOnce, CannotTell, ConfigurationError, InvalidKey, NotDeclared, NotHappened, Once
-from umavez.aio_tokens import AsyncTokens
 from umavez.core.flow import Read, Seen, Stale, Swapped
 from umavez.core.policy import Policy
 from umavez.core.protocol import Asking, Granted, Intent
 from umavez.core.token import redeem
 from umavez.errors import OutcomeUnknown
-from umavez.sql import Sql
+from umavez.sql.connection import Sql
 from umavez.stores import open_store
 from umavez.testing import ManualClock
-from umavez.tokens import TokenExpired, Tokens, TokenState, TokenUnknown
+from umavez.tokens import AsyncTokens, TokenExpired, Tokens, TokenState, TokenUnknown
 
 __all__ = ["sql_url"]
 
@@ -37,7 +36,7 @@ def once(sql_url: str) -> Any:
 def table(sql_url: str) -> str:
     name = f"rides_{secrets.token_hex(4)}"
     with_connection = connect(sql_url)
-    Sql(with_connection).count(f"CREATE TABLE {name} (id VARCHAR(64))")
+    Sql.on(with_connection).count(f"CREATE TABLE {name} (id VARCHAR(64))")
     with_connection.commit()
     with_connection.close()
     return name
@@ -46,7 +45,7 @@ def table(sql_url: str) -> str:
 def rides(url: str, table: str) -> int:
     connection = connect(url)
     try:
-        return int(Sql(connection).rows(f"SELECT COUNT(*) FROM {table}")[0][0])
+        return int(Sql.on(connection).rows(f"SELECT COUNT(*) FROM {table}")[0][0])
     finally:
         connection.close()
 
@@ -60,7 +59,7 @@ def test_token_and_effect_commit_together(once: Once, sql_url: str, table: str) 
             assert attempt.replayed is expected
             if not attempt.replayed:
                 assert attempt.progress == {"to": "home"}
-                Sql(connection).count(f"INSERT INTO {table} VALUES (?)", ("ride-1",))
+                Sql.on(connection).count(f"INSERT INTO {table} VALUES (?)", ("ride-1",))
                 attempt.succeed("ride-1")
             assert attempt.outcome == "ride-1"
         connection.commit()
@@ -74,7 +73,7 @@ def test_a_rolled_back_redemption_leaves_the_token_unused(once: Once, sql_url: s
     issued = tokens.issue("ana")
     connection = connect(sql_url)
     with pytest.raises(RuntimeError), tokens.redeeming(connection, issued.token, "ana"):
-        Sql(connection).count(f"INSERT INTO {table} VALUES (?)", ("ride-1",))
+        Sql.on(connection).count(f"INSERT INTO {table} VALUES (?)", ("ride-1",))
         raise RuntimeError("no driver")
     connection.rollback()
     connection.close()
@@ -93,7 +92,7 @@ def test_joined_redemptions_at_once_create_one_ride(once: Once, sql_url: str, ta
         try:
             with tokens.redeeming(connection, issued.token, "ana") as attempt:
                 if not attempt.replayed:
-                    Sql(connection).count(f"INSERT INTO {table} VALUES (?)", ("ride-1",))
+                    Sql.on(connection).count(f"INSERT INTO {table} VALUES (?)", ("ride-1",))
                     attempt.succeed("ride-1")
                 values.append(attempt.outcome)
             connection.commit()

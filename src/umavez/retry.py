@@ -10,13 +10,16 @@ import inspect
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from umavez.backoff import drawn, grown
 from umavez.core.policy import CannotTell, Happened, NotHappened
 from umavez.errors import ConfigurationError
-from umavez.transport import Phase, Trouble, trouble_of
+from umavez.failures import Phase, Trouble, trouble_of
 
 T = TypeVar("T")
 Classify = Callable[[BaseException], Trouble]
@@ -44,13 +47,8 @@ class Backoff:
 
     def pause(self, failures: int, draw: Callable[[], float] = random.random) -> float:
         """Seconds to wait after the `failures`-th failure (1 for the first); `draw` gives 0.0 to 1.0."""
-        longest = self.first
-        for _ in range(failures - 1):
-            longest *= self.factor
-            if longest >= self.cap:
-                break
-        longest = min(longest, self.cap)
-        return longest * draw() if self.jitter else longest
+        longest = grown(failures, self.first, self.factor, self.cap)
+        return drawn(longest, draw) if self.jitter else longest
 
 
 class Budget:
@@ -79,6 +77,17 @@ class Budget:
             return True
 
 
+_LEFT: ContextVar[Callable[[], float | None]] = ContextVar("umavez_time_left", default=lambda: None)
+
+
+def time_left() -> float | None:
+    """Seconds until the deadline of the Retry whose call is running; None without one.
+
+    For the call's own time-out, which alone can end it in time: `client.post(url, timeout=time_left())`.
+    """
+    return _LEFT.get()()
+
+
 class Schedule:
     """The course of one call: told of each trouble, it says how long to pause, or that it is over."""
 
@@ -100,6 +109,10 @@ class Schedule:
         if budget is not None:
             budget.earn()
 
+    def left(self) -> float | None:
+        """Seconds until the deadline, none when it has passed; None without one."""
+        return None if self._ends is None else max(self._ends - self._clock(), 0.0)
+
     def pause(self, trouble: Trouble) -> float | None:
         """Seconds until the next try; None when attempts, budget, deadline or the trouble itself forbid one."""
         self.failures += 1
@@ -110,7 +123,8 @@ class Schedule:
             if trouble.retry_after > self._backoff.longest_wish:
                 return None
             pause = max(pause, trouble.retry_after)
-        if self._ends is not None and self._clock() + pause >= self._ends:
+        left = self.left()
+        if left is not None and pause >= left:
             return None
         if self._budget is not None and not self._budget.spend():
             return None
@@ -148,6 +162,16 @@ class _Trying:
             return None, True
         return schedule.pause(trouble), unsure
 
+    @staticmethod
+    @contextmanager
+    def _bounded(schedule: Schedule) -> Iterator[float | None]:
+        """What runs inside can ask for its time_left(); gives it."""
+        token = _LEFT.set(schedule.left)
+        try:
+            yield schedule.left()
+        finally:
+            _LEFT.reset(token)
+
 
 class Retry(_Trying):
     """Tries a call again while that is safe and promising; `sleep` is how it waits."""
@@ -161,25 +185,36 @@ class Retry(_Trying):
 
         A request that was never sent is sent again. One that may have been is sent again only if `repeatable`
         (the far side dedupes, or it changes nothing), or once `ask` answered NotHappened; Happened(value) is
-        returned as the result; CannotTell raises the error, so that the outcome stays unknown.
+        returned as the result; CannotTell, or an error in asking, raises the call's error, so that the outcome stays
+        unknown. No call begins after the deadline; one that runs is not cut off, and bounds itself by `time_left()`.
         """
         schedule = self._schedule()
         while True:
             try:
-                return call()
+                with self._bounded(schedule):
+                    return call()
             except Exception as error:
                 pause, unsure = self._pause(schedule, error, allowed=repeatable or ask is not None)
                 if pause is None:
                     raise
                 self._sleep(pause)
                 if unsure and ask is not None and not repeatable:
-                    answer = ask()
+                    answer = self._asked(ask, schedule)
                     if isinstance(answer, Happened):
                         value: T = answer.value
                         return value
                     if not isinstance(answer, NotHappened):
                         error.add_note(_untold(answer))
                         raise
+                if schedule.left() == 0:
+                    raise
+
+    def _asked(self, ask: Callable[[], Any], schedule: Schedule) -> Any:
+        try:
+            with self._bounded(schedule):
+                return ask()
+        except Exception as error:  # noqa: BLE001  # raised, it would hide that the request may have been sent
+            return CannotTell(_failed(error))
 
 
 class AsyncRetry(_Trying):
@@ -192,25 +227,41 @@ class AsyncRetry(_Trying):
     async def run(
         self, call: Callable[[], Awaitable[T]], *, repeatable: bool = False, ask: Callable[[], Any] | None = None
     ) -> T:
-        """See Retry.run; `ask` may be a coroutine function."""
+        """See Retry.run; `ask` may be a coroutine function. What runs at the deadline is cut off: TimeoutError."""
         schedule = self._schedule()
         while True:
             try:
-                return await call()
+                with self._bounded(schedule) as left:
+                    async with asyncio.timeout(left):
+                        return await call()
             except Exception as error:
                 pause, unsure = self._pause(schedule, error, allowed=repeatable or ask is not None)
                 if pause is None:
                     raise
                 await self._sleep(pause)
                 if unsure and ask is not None and not repeatable:
-                    answer = ask()
-                    answer = await answer if inspect.isawaitable(answer) else answer
+                    answer = await self._asked(ask, schedule)
                     if isinstance(answer, Happened):
                         value: T = answer.value
                         return value
                     if not isinstance(answer, NotHappened):
                         error.add_note(_untold(answer))
                         raise
+                if schedule.left() == 0:
+                    raise
+
+    async def _asked(self, ask: Callable[[], Any], schedule: Schedule) -> Any:
+        try:
+            with self._bounded(schedule) as left:
+                async with asyncio.timeout(left):
+                    answer = ask()
+                    return await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:  # noqa: BLE001  # as in Retry._asked
+            return CannotTell(_failed(error))
+
+
+def _failed(error: Exception) -> str:
+    return f"asking failed with {type(error).__name__}: {error}"
 
 
 def _untold(answer: object) -> str:

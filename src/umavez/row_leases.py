@@ -1,85 +1,14 @@
-"""Row leases: one worker at a time on a row of the caller's own table. `aio_row_leases.py` is its twin for tasks.
+"""Row leases: one worker at a time on a row of the caller's own table.
 
-mailings = RowLease(LeasedTable("mailings"))
-claim = mailings.acquire(connection, mailing_id)   # None: another worker has it
-claim.finish(connection, sent_at=moment)           # ClaimLost: it was taken over; nothing was written
+    mailings = RowLease(LeasedTable("mailings"))
+    claim = mailings.acquire(connection, mailing_id)   # None: another worker has it
+    claim.finish(connection, sent_at=moment)           # ClaimLost: it was taken over; nothing was written
+
+AsyncRowLease has the same methods, awaited.
 """
 
-from __future__ import annotations
+from umavez._async.row_leases import AsyncRowClaim, AsyncRowLease
+from umavez._sync.row_leases import RowClaim, RowLease
+from umavez.sql.row_lease import LeasedTable
 
-from typing import Any
-
-from umavez.core.key import Key
-from umavez.errors import ClaimLost
-from umavez.row_lease_sql import LeasedTable, Statement
-from umavez.sql import Dialect, Sql
-
-
-def _sql(connection: Any) -> Sql:
-    return Sql(connection)
-
-
-class RowLease:
-    """Claims rows of one table by one conditional UPDATE. Nothing here commits: the caller does, at once.
-
-    A claim that is not committed is no claim: other workers wait for the row, or do not see it taken.
-    """
-
-    def __init__(self, table: LeasedTable) -> None:
-        self.table = table
-
-    def acquire(self, connection: Any, row: Any) -> RowClaim | None:
-        """The claim on the row with this id; None when another worker holds it or its state is not free."""
-        sql = _sql(connection)
-        epoch = self._claimed(sql, row)
-        return None if epoch is None else RowClaim(self.table, row, epoch)
-
-    def _claimed(self, sql: Sql, row: Any) -> int | None:
-        text, values = self.table.claiming(row, sql.dialect)
-        if sql.dialect is Dialect.MARIADB:
-            if sql.count(text, values) == 0:
-                return None
-            return int((sql.rows("SELECT LAST_INSERT_ID()"))[0][0])
-        found = sql.rows(text, values)
-        return int(found[0][0]) if found else None
-
-
-class RowClaim:
-    """The right to write one row. `epoch` is its fence: every write names it, and none is done without it."""
-
-    def __init__(self, table: LeasedTable, row: Any, epoch: int) -> None:
-        self.row = row
-        self.epoch = epoch
-        self._table = table
-
-    def guard(self) -> Statement:
-        """A condition and its values for a statement of one's own; zero rows written means the claim is lost."""
-        return self._table.guarded(self.row, self.epoch)
-
-    def renew(self, connection: Any) -> None:
-        """Say that the work goes on. Raises ClaimLost when another worker has the row."""
-        self.write(connection)
-
-    def write(self, connection: Any, **columns: Any) -> None:
-        """Set columns of the row and renew the claim. Raises ClaimLost, and then nothing was written."""
-        sql = _sql(connection)
-        text, values = self._table.writing(self.row, self.epoch, columns, sql.dialect)
-        if sql.count(text, values) != 1 and not self._unchanged(sql):
-            raise ClaimLost(Key(self._table.table, "row", str(self.row)))
-
-    def finish(self, connection: Any, status: str | None = None, **columns: Any) -> None:
-        """Set the final state, and columns with it; the claim ends. Raises ClaimLost."""
-        self._end(connection, self._table.finished if status is None else status, columns)
-
-    def fail(self, connection: Any, status: str | None = None, **columns: Any) -> None:
-        """Set the state of a failure, from which another worker may try again; the claim ends. Raises ClaimLost."""
-        self._end(connection, self._table.failed if status is None else status, columns)
-
-    def _end(self, connection: Any, status: str, columns: dict[str, Any]) -> None:
-        self.write(connection, **{**columns, self._table.status: status})
-
-    def _unchanged(self, sql: Sql) -> bool:
-        """Whether MariaDB counted no row only because the write changed nothing in it."""
-        if sql.dialect is not Dialect.MARIADB:
-            return False
-        return bool(sql.rows(*self._table.holding(self.row, self.epoch)))
+__all__ = ["AsyncRowClaim", "AsyncRowLease", "LeasedTable", "RowClaim", "RowLease"]

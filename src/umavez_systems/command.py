@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from umavez_systems.corridas.command import group as corridas
+from umavez_systems.fiscal.command import group as fiscal
+from umavez_systems.mailing.command import group as mailing
 from umavez_systems.processos import command as processos
+from umavez_systems.propostas.command import group as propostas
 from umavez_systems.settings import Settings
+
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""Where prometheus_client keeps the counters of several processes; read when a worker imports it."""
 
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the `umavez` command line."""
     app.command("serve")(serve)
+    app.add_typer(propostas, name="propostas")
     app.add_typer(corridas, name="corridas")
+    app.add_typer(mailing, name="mailing")
+    app.add_typer(fiscal, name="fiscal")
     processos.add(app)
+
+
+def migrate(url: str) -> str:
+    """The systems' tables, for `umavez migrate`."""
+    from umavez_systems.migrations import migrate as systems  # noqa: PLC0415  # heavy, and of use to few commands
+
+    return systems(url)
 
 
 def serve(
@@ -34,31 +55,74 @@ def serve(
         umavez serve
         umavez serve --database postgresql:///loja --workers 2 --port 9000
     """
-    import uvicorn  # noqa: PLC0415  # heavy, and of use to this command only
-
-    from umavez_systems.server import prepare  # noqa: PLC0415  # the same
-
     given = {"database": database, "host": host, "port": port, "workers": workers}
     try:
         settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
         settings.refuse_open_door()
         settings.export()
-        prepare(settings)
+        _prepare(settings)
     except ValueError as error:
         typer.echo(f"umavez serve: {_sentence(error)}", err=True)
         sys.exit(2)
-    typer.echo(_greeting(settings))
-    uvicorn.run(
-        "umavez_systems.server:create_app",
+    _serve(settings)
+
+
+def _prepare(settings: Settings) -> None:
+    from umavez_systems.server import prepare  # noqa: PLC0415  # heavy: a wrong setting is told before
+
+    prepare(settings)
+
+
+def _serve(settings: Settings) -> None:
+    import uvicorn  # noqa: PLC0415  # heavy, and of use to this command only
+    from uvicorn.supervisors import Multiprocess  # noqa: PLC0415  # the same
+
+    from umavez_systems.gates.connections import options  # noqa: PLC0415  # the same
+    from umavez_systems.logs import LINES  # noqa: PLC0415  # the same
+
+    try:
+        listener = _listen(settings.host, settings.port)
+    except OSError as error:
+        typer.echo(
+            f"umavez serve: {settings.host}:{settings.port} cannot be listened on ({error.strerror}); name another.",
+            err=True,
+        )
+        sys.exit(1)
+    config = uvicorn.Config(
+        "umavez_systems.server:create_served_app",
         factory=True,
-        host=settings.host,
-        port=settings.port,
         workers=settings.workers,
-        log_level="warning",
-        access_log=False,  # it would be written at a level that is not shown, after being put together
-        timeout_graceful_shutdown=30,
-        server_header=False,
+        log_config=LINES,
+        **options(settings),
     )
+    typer.echo(_greeting(settings, listener.getsockname()[1]))
+    if settings.workers == 1:
+        uvicorn.Server(config).run(sockets=[listener])
+        return
+    with _shared_counters():
+        Multiprocess(config, sockets=[listener]).run()
+
+
+@contextmanager
+def _shared_counters() -> Iterator[None]:
+    """A folder in which the workers' counters are summed, whichever of them is scraped; gone with the server."""
+    if MULTIPROCESS in os.environ:
+        yield
+        return
+    with TemporaryDirectory(prefix="umavez-metrics-") as folder:
+        os.environ[MULTIPROCESS] = folder
+        try:
+            yield
+        finally:
+            del os.environ[MULTIPROCESS]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections already: what is said to be served can be reached."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=2048)
+    listener.set_inheritable(True)  # for the workers
+    return listener
 
 
 def _sentence(error: ValueError) -> str:
@@ -70,10 +134,10 @@ def _sentence(error: ValueError) -> str:
     return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in found)
 
 
-def _greeting(settings: Settings) -> str:
+def _greeting(settings: Settings, port: int) -> str:
     who = ", ".join(settings.principals) or "everyone on this machine, as 'local' (set UMAVEZ_API_KEYS to change that)"
     return (
-        f"umavez serves http://{settings.host}:{settings.port}\n"
+        f"umavez serves http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{port}\n"
         f"  database   {settings.shown_database}\n"
         f"  workers    {settings.workers}\n"
         f"  principals {who}\n"

@@ -6,6 +6,7 @@ databases, no session, nothing lazy. SQL is written with `?`.
 
 from __future__ import annotations
 
+import select
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ import psycopg
 import psycopg_pool
 from psycopg.rows import dict_row
 
-from umavez import StoreUnavailable
+from umavez import SchemaOutdated, StoreError, StoreUnavailable, StoreUncertain
+from umavez_systems.patience import NoAnswer, PatientConnection, patient
 
 Row = dict[str, Any]
 
@@ -51,6 +53,8 @@ class Database(Protocol):
 
     url: str
     store_url: str
+    timeout: float
+    """Seconds that a statement or a lock may take."""
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """A context manager of a Connection: commits at its end, rolls back on any error."""
@@ -65,9 +69,9 @@ class Database(Protocol):
         ...
 
 
-def open_database(url: str, threads: int) -> Database:
-    """The database that `url` names."""
-    return SqliteDatabase(url) if url.startswith("sqlite") else PostgresDatabase(url, threads)
+def open_database(url: str, threads: int, timeout: float = 10.0) -> Database:
+    """The database that `url` names. Whatever it does for longer than `timeout` seconds is a StoreError."""
+    return SqliteDatabase(url, timeout) if url.startswith("sqlite") else PostgresDatabase(url, threads, timeout)
 
 
 class _Sqlite:
@@ -92,12 +96,13 @@ class _Sqlite:
 class SqliteDatabase:
     """One file in rollback-journal mode, so that any number of processes and connections may write it safely."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
         path = Path(unquote(url.partition(":///")[2].partition("?")[0]))
         path.parent.mkdir(parents=True, exist_ok=True)
         self.url = url
+        self.timeout = timeout
         self.path = path
-        self.store_url = f"sqlite:///{path}?journal=delete"
+        self.store_url = f"sqlite:///{path}?journal=delete&timeout={timeout:g}"
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
 
@@ -124,7 +129,7 @@ class SqliteDatabase:
     def _connection(self) -> sqlite3.Connection:
         raw: sqlite3.Connection | None = getattr(self._local, "raw", None)
         if raw is None:
-            raw = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            raw = sqlite3.connect(self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False)
             raw.execute("PRAGMA foreign_keys = ON")
             raw.execute("PRAGMA synchronous = FULL")
             self._local.raw = raw
@@ -149,7 +154,8 @@ class _Postgres:
         with _TRANSLATED:
             cursor = self.raw.cursor(row_factory=dict_row)
             cursor.execute(_marked(sql), values)
-            return [] if cursor.description is None else cursor.fetchall()
+            # Not by `description`: that makes an object for every column, which costs more than reading a row.
+            return [] if cursor.pgresult is None or not cursor.pgresult.nfields else cursor.fetchall()
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, values)
@@ -164,18 +170,39 @@ def _marked(sql: str) -> bytes:
 class PostgresDatabase:
     """A pool of connections in autocommit mode; a statement is prepared the second time it is used."""
 
-    def __init__(self, url: str, threads: int) -> None:
-        self.url = self.store_url = url
+    def __init__(self, url: str, threads: int, timeout: float = 10.0) -> None:
+        self.url = url
+        self.store_url = f"{url}{'&' if '?' in url else '?'}timeout={max(1.0, timeout):g}"
+        self.timeout = timeout
         how = {"autocommit": True, "prepare_threshold": 1}
         self._pool = psycopg_pool.ConnectionPool(
-            url, min_size=1, max_size=threads + 2, timeout=10.0, kwargs=how, open=True
+            patient(url, timeout),
+            connection_class=PatientConnection,
+            configure=self._configure,
+            min_size=1,
+            max_size=threads + 2,
+            timeout=timeout,
+            kwargs=how,
+            check=_checked,
+            open=True,
         )
+
+    def _configure(self, raw: PatientConnection) -> None:
+        raw.allow(self.timeout)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A READ COMMITTED transaction; a connection that failed is not used again."""
-        with self.statements() as connection, connection.raw.transaction():
-            yield connection
+        with self.statements() as connection:
+            committing = False
+            try:
+                with connection.raw.transaction():
+                    yield connection
+                    committing = True
+            except psycopg.OperationalError as error:
+                if committing and _is_gone(error):
+                    raise StoreUncertain("The database went away while it committed; ask again to learn.") from error
+                raise
 
     @contextmanager
     def statements(self) -> Iterator[Connection]:
@@ -184,6 +211,10 @@ class PostgresDatabase:
             raw = self._pool.getconn()
             try:
                 yield _Postgres(raw)
+            except StoreUnavailable as error:
+                if isinstance(error.__cause__, psycopg.errors.ReadOnlySqlTransaction):
+                    raw.close()  # a standby: the next connection finds out who takes writes now
+                raise
             finally:
                 # The pool looks at what comes back: a connection that broke is replaced.
                 self._pool.putconn(raw)
@@ -191,6 +222,21 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close the pool."""
         self._pool.close()
+
+
+def _checked(raw: psycopg.Connection[Any]) -> None:
+    """Refuse a connection that the server has left: something to read on an idle one is its farewell.
+
+    Asking costs a round trip, looking at the socket costs nothing. Raises psycopg.OperationalError.
+    """
+    looking = select.poll()
+    looking.register(raw.fileno(), select.POLLIN)
+    if looking.poll(0):
+        psycopg_pool.ConnectionPool.check_connection(raw)
+
+
+def _is_gone(error: psycopg.Error) -> bool:
+    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
 class _Translated:
@@ -207,8 +253,29 @@ class _Translated:
                 raise Duplicate(str(error).rpartition(".")[2]) from error
             case psycopg.errors.UniqueViolation():
                 raise Duplicate(error.diag.constraint_name or "") from error
-            case sqlite3.OperationalError() | psycopg.OperationalError() | psycopg_pool.PoolTimeout():
-                raise StoreUnavailable("The database did not answer; try again.") from error
+            case NoAnswer():
+                raise StoreUncertain("The database's answer did not come; ask again to learn what stands.") from error
+            case sqlite3.OperationalError() | psycopg.Error() | psycopg_pool.PoolTimeout():
+                if (meaning := _meaning(error)) is not None:
+                    raise meaning from error
+
+
+def _meaning(error: Exception) -> StoreError | None:
+    """What a driver's error is; None for a mistake of ours, which is not to be tried again."""
+    if isinstance(error, _MISSING) or str(error).startswith(("no such table", "no such column")):
+        return SchemaOutdated("Tables are missing or old; `umavez serve` creates and upgrades them when it starts.")
+    if isinstance(error, _BUSY) or str(error).startswith("database is locked"):
+        return StoreUnavailable("Somebody held what was needed for too long; nothing was written, try again.")
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        return StoreUnavailable("This server takes no writes at the moment; nothing was written, try again.")
+    if isinstance(error, sqlite3.OperationalError | psycopg.OperationalError | psycopg_pool.PoolTimeout | _IDLE):
+        return StoreUnavailable("The database did not answer; try again.")
+    return None
+
+
+_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
+_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+_IDLE = psycopg.errors.IdleInTransactionSessionTimeout
 
 
 _TRANSLATED = _Translated()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_CPF = re.compile(r"^\d{3}\.?\d{3}\.?\d{3}-?\d{2}$")
-_CNPJ = re.compile(r"^[0-9A-Z]{2}\.?[0-9A-Z]{3}\.?[0-9A-Z]{3}/?[0-9A-Z]{4}-?\d{2}$")
+_CPF = re.compile(r"[0-9]{3}\.?[0-9]{3}\.?[0-9]{3}-?[0-9]{2}")
+_CNPJ = re.compile(r"[0-9A-Z]{2}\.?[0-9A-Z]{3}\.?[0-9A-Z]{3}/?[0-9A-Z]{4}-?[0-9]{2}")
 _CPF_WEIGHTS = (11, 10, 9, 8, 7, 6, 5, 4, 3, 2)
 _CNPJ_WEIGHTS = (6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2)
 
@@ -14,9 +14,9 @@ def valid_document(text: str) -> bool | None:
     """Whether a CPF or CNPJ is right; None when the text looks like neither."""
     text = text.strip().upper()
     bare = re.sub(r"[./-]", "", text)
-    if _CPF.match(text):
+    if _CPF.fullmatch(text):
         return _checked(bare, _CPF_WEIGHTS)
-    if _CNPJ.match(text):
+    if _CNPJ.fullmatch(text):
         return _checked(bare, _CNPJ_WEIGHTS)
     return None
 

@@ -4,47 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import html
 import logging
 from collections.abc import AsyncIterator
 from importlib.resources import files
 
 from fastapi import FastAPI, Request
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from umavez import UmavezError, open_store
-from umavez_systems import problems
+from umavez import UmavezError
+from umavez.migration import migrate
+from umavez_systems import logs, problems
+from umavez_systems.console.mounting import PATH, ConsoleMount
 from umavez_systems.corridas.live import Live
 from umavez_systems.corridas.live import router as corridas_live
 from umavez_systems.corridas.web import router as corridas
+from umavez_systems.corridas.web_dispatch import router as corridas_dispatch
 from umavez_systems.database import open_database
-from umavez_systems.migrations import migrate
+from umavez_systems.fiscal.web import router as fiscal
+from umavez_systems.gates.address import KnownMethods, ReadableAddress
+from umavez_systems.gates.doors import Doors
+from umavez_systems.mailing.service import Service
+from umavez_systems.mailing.web import router as mailing
+from umavez_systems.mailing.web_public import router as mailing_around
+from umavez_systems.migrations import migrate as systems
+from umavez_systems.openapi import Documented, answers
+from umavez_systems.processos.contas.web import router as processos_contas
 from umavez_systems.processos.web import router as processos
 from umavez_systems.propostas.web import router as propostas
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier, carrier_of
 
 LOG = logging.getLogger("umavez.systems")
+ENDING = 30.0
+"""Seconds that mails under way get to end when the server stops."""
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application with every system in it. The tables must be there: see `prepare`."""
+ROUTERS = (
+    propostas,
+    processos,
+    processos_contas,
+    corridas,
+    corridas_dispatch,
+    corridas_live,
+    mailing_around,
+    mailing,
+    fiscal,
+)
+
+
+def create_served_app() -> FastAPI:
+    """The application of a process that does nothing but serve it, with the settings of the environment."""
+    return create_app(alone=True)
+
+
+def create_app(settings: Settings | None = None, *, alone: bool = False) -> FastAPI:
+    """The application with every system in it. The tables must be there: see `prepare`.
+
+    `alone`: what there is after the start stays for the life of the process, and is kept out of garbage collections: a
+    full one would look at all of it, and hold the event loop for a tenth of a second and more.
+    """
     settings = settings or Settings()
+    desk = ConsoleMount()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.openapi()  # now, because the first request would wait for it
         app.state.carrier = carrier = Carrier(settings)
-        app.state.live = Live(carrier.corridas)
-        sweeper = asyncio.create_task(_sweep_for_ever(carrier), name="umavez-sweep")
+        desk.open(carrier)
+        app.state.live = Live(carrier.corridas, settings.max_websockets, settings.max_websockets_each)
         try:
-            yield
+            async with _working(carrier):
+                if alone:
+                    gc.collect()
+                    gc.freeze()
+                yield
         finally:
-            sweeper.cancel()
-            await asyncio.gather(sweeper, return_exceptions=True)
+            await asyncio.to_thread(desk.close)
             await asyncio.to_thread(carrier.close)
 
-    app = FastAPI(
+    app = Documented(
         title="umavez",
         version="0.1.0",
         description="Sistemas em que repetir é seguro.",
@@ -52,30 +93,27 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    app.keyed = bool(settings.principals)
+    app.add_middleware(KnownMethods, document=app.openapi)
+    app.add_middleware(ReadableAddress)
     problems.install(app)
-    app.include_router(propostas)
-    app.include_router(processos)
-    app.include_router(corridas)
-    app.include_router(corridas_live)
-    app.add_api_route("/", start_page, include_in_schema=False)
+    app.add_middleware(Doors, settings=settings)
+    logs.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_api_route("/", start_page, tags=["server"], **answers("text/html"))
     app.add_api_route("/health", health, tags=["server"])
     app.add_api_route("/ready", ready, tags=["server"])
-    app.add_api_route("/metrics", metrics, include_in_schema=False)
+    app.add_api_route("/metrics", metrics, **answers("text/plain"))
+    app.mount(PATH, desk)
     return app
 
 
 def prepare(settings: Settings) -> None:
-    """Create or upgrade the engine's and the systems' tables. Safe to repeat, and from several hosts at once."""
+    """Create or upgrade every table, as `umavez migrate` does. Safe to repeat, and from several hosts at once."""
     database = open_database(settings.database, 1)
-    try:
-        store = open_store(database.store_url)
-        try:
-            store.migrate()
-        finally:
-            store.close()
-    finally:
-        database.close()
-    migrate(settings.database)
+    database.close()
+    migrate(database.store_url, systems)
 
 
 async def start_page(request: Request) -> HTMLResponse:
@@ -91,24 +129,18 @@ async def health() -> JSONResponse:
 
 
 async def metrics(request: Request) -> Response:
-    """This worker's counters, for Prometheus. Needs an API key wherever the systems do."""
+    """Counters of all workers, and what stands in the store, for Prometheus. Needs a key wherever the systems do."""
     carrier = carrier_of(request)
     carrier.principals.of(request.headers.get("authorization"))
-    return Response(generate_latest(carrier.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(await carrier.metrics(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def ready(request: Request) -> Response:
-    """The database answers too; 503 when it does not."""
-    carrier = carrier_of(request)
-
-    def look() -> None:
-        with carrier.database.statements() as connection:
-            connection.row("SELECT 1 AS um")
-
+    """The database answers too, and has its tables; 503 when not. Never waits behind a use case."""
     try:
-        await carrier.run(look)
+        await carrier_of(request).readiness.check()
     except UmavezError as error:
-        return problems.translate(error).response()
+        return problems.answer(problems.translate(error))
     return JSONResponse({"status": "ready"})
 
 
@@ -119,12 +151,75 @@ _PAGE = {
 }
 
 
+async def _run_mailing(carrier: Carrier, stop: asyncio.Event) -> None:
+    """Relay, worker and recovery of mailing inside this process, where the settings say so."""
+    if parts := carrier.settings.mailing_parts:
+        await Service(carrier.mailing, relay="relay" in parts, worker="worker" in parts).run(stop)
+
+
 async def _sweep_for_ever(carrier: Carrier) -> None:
     """Clean up on a schedule. Several workers may do so at once: a row is deleted by one of them."""
     while True:
         await asyncio.sleep(carrier.settings.sweep_seconds)
+        for sweep in (carrier.corridas.sweep, carrier.propostas.sweep, carrier.once.sweep):
+            try:
+                LOG.info("Swept %d expired records", await carrier.run(sweep))
+            except UmavezError as error:
+                LOG.warning("The clean-up will try again: %s", error)
+
+
+async def _bill_for_ever(carrier: Carrier) -> None:
+    """Ask payers about claims that nobody repeats, and move processes on. Several workers may do so at once."""
+    while True:
+        await asyncio.sleep(carrier.settings.processos_round_seconds)
         try:
-            swept = await carrier.run(carrier.corridas.sweep) + await carrier.run(carrier.once.sweep)
-            LOG.info("Swept %d expired records", swept)
+            await carrier.run(carrier.processos.work)
+        except (UmavezError, problems.Problem) as error:
+            LOG.warning("Processos will try again: %s", error)
+
+
+@contextlib.asynccontextmanager
+async def _working(carrier: Carrier) -> AsyncIterator[None]:
+    """What the server does beside answering: cleaning, asking, matching, mailing. It ends with the block."""
+    stop = asyncio.Event()
+    mailing_work = asyncio.create_task(_run_mailing(carrier, stop), name="umavez-mailing")
+    rounds = [
+        asyncio.create_task(work(carrier), name=f"umavez-{name}")
+        for name, work in (
+            ("sweep", _sweep_for_ever),
+            ("fiscal", _reconcile_for_ever),
+            ("processos", _bill_for_ever),
+            ("corridas", _dispatch_for_ever),
+        )
+    ]
+    try:
+        yield
+    finally:
+        stop.set()
+        carrier.processos.stop.set()
+        for task in rounds:
+            task.cancel()
+        _, late = await asyncio.wait((mailing_work, *rounds), timeout=ENDING)
+        for task in late:
+            task.cancel()
+
+
+async def _dispatch_for_ever(carrier: Carrier) -> None:
+    """End offers and match waiting rides. Several workers may do so at once: each ride is taken by one of them."""
+    while True:
+        await asyncio.sleep(carrier.settings.rides_pause_seconds)
+        try:
+            await carrier.run(carrier.corridas.beat)
         except UmavezError as error:
-            LOG.warning("The clean-up will try again: %s", error)
+            LOG.warning("The dispatch of rides will try again: %s", error)
+
+
+async def _reconcile_for_ever(carrier: Carrier) -> None:
+    """Close what fiscal documents left open. Several workers may do so at once: each act has one holder."""
+    while True:
+        await asyncio.sleep(carrier.settings.fiscal_sweep_seconds)
+        try:
+            await carrier.run(carrier.fiscal.zelar)
+            await carrier.run(carrier.fiscal.livros.varrer)
+        except (UmavezError, problems.Problem) as error:
+            LOG.warning("The fiscal reconciler will try again: %s", error)

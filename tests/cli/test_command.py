@@ -21,10 +21,11 @@ def test_a_store_is_made_and_looked_at(sqlite_url: str) -> None:
     made = run("-m", "umavez.cli", "migrate", UMAVEZ_STORE=sqlite_url)
     assert (made.returncode, made.stderr) == (0, "")
     listed = run("-m", "umavez.cli", "records", "list", "--json", UMAVEZ_STORE=sqlite_url)
-    assert json.loads(listed.stdout) == {"records": [], "more": False}
+    assert json.loads(listed.stdout) == {"records": [], "more": False, "next": None}
 
 
 def test_an_error_is_a_sentence_and_not_a_traceback(sqlite_url: str) -> None:
+    run("-m", "umavez.cli", "migrate", UMAVEZ_STORE=sqlite_url)
     missing = run("-m", "umavez.cli", "records", "show", "a", "b", "c", "--store", sqlite_url)
     assert missing.returncode == 1
     assert missing.stderr == "umavez: Nothing is recorded for b 'c' of 'a'.\n"

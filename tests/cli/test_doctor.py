@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Command
-from umavez.cli import doctor_mariadb, doctor_postgres, doctor_redis, doctor_sqlite
-from umavez.cli.doctor_findings import Finding, Level, clock_finding, judged, schema_finding
+from umavez.cli.doctor import mariadb as doctor_mariadb
+from umavez.cli.doctor import postgres as doctor_postgres
+from umavez.cli.doctor import redis as doctor_redis
+from umavez.cli.doctor import sqlite as doctor_sqlite
+from umavez.cli.doctor.findings import Finding, Level, clock_finding, judged, schema_finding
 
 
 def diagnosis(command: Command, url: str, code: int = 0) -> dict[str, Any]:
@@ -36,7 +39,7 @@ def test_every_store_is_reachable_and_says_its_version(command: Command, store_u
     store = diagnosis(command, store_url)
     assert store["reachable"]
     assert store["version"][0].isdigit()
-    assert store["schema"] in {"1", "none needed"}
+    assert store["schema"] in {"2", "none needed"}
     for found in store["findings"]:
         assert (found["advice"] is None) is (found["level"] == "fine"), found
 
@@ -89,7 +92,7 @@ def test_the_environments_store_is_looked_at_without_being_split(
     command("migrate", "--store", sqlite_url)
     monkeypatch.setenv("UMAVEZ_STORE", sqlite_url)
     first, *_ = json.loads(command("doctor", "--json").stdout)["stores"]
-    assert (first["url"], first["schema"]) == (sqlite_url, "1")
+    assert (first["url"], first["schema"]) == (sqlite_url, "2")
 
 
 def test_looking_at_a_file_that_is_not_there_does_not_make_it(command: Command, tmp_path: Path) -> None:
@@ -160,8 +163,23 @@ def test_settings_of_postgresql_that_lose_records_are_dangers() -> None:
 
 def test_replicas_standbys_and_poolers_of_postgresql_are_told() -> None:
     assert doctor_postgres.standby_finding(standby=True).level is Level.DANGER
-    assert doctor_postgres.replica_finding(1, "").level is Level.WARNING
-    assert doctor_postgres.replica_finding(1, "ANY 1 (a)").level is Level.FINE
+    judged = doctor_postgres.replica_finding
+    assert judged([], "").level is Level.FINE
+    assert judged(["async"], "").level is Level.DANGER
+    assert judged(["async", "potential"], "ANY 1 (a)").level is Level.DANGER
+    assert judged(["quorum", "async"], "ANY 1 (a)").level is Level.FINE
+    assert judged(["sync"], "a").level is Level.FINE
+    assert judged([], "ANY 1 (a)").level is Level.DANGER  # commits hang
+    assert judged([None], "ANY 1 (a)").level is Level.WARNING
+    levels = {
+        word: doctor_postgres.commit_finding(word).level for word in ("on", "remote_apply", "remote_write", "local")
+    }
+    assert levels == {
+        "on": Level.FINE,
+        "remote_apply": Level.FINE,
+        "remote_write": Level.WARNING,
+        "local": Level.DANGER,
+    }
     assert doctor_postgres.pooler_finding(pooled=True).level is Level.WARNING
     assert doctor_postgres.version_finding("9.6", 90600).level is Level.WARNING
 

@@ -75,6 +75,30 @@ def test_a_list_that_was_cut_says_so(command: Command, once: Once, store_url: st
     assert json.loads(command(*words, "2", "--json").stdout)["more"] is True
 
 
+def test_a_list_goes_on_where_it_ended_in_both_directions(command: Command, once: Once, store_url: str) -> None:
+    keys = [f"order-{number}" for number in range(5)]
+    for key in keys:
+        run(once, key)
+    words = ("records", "list", "--store", store_url, "--scope", once.scope, "--limit", "2", "--json")
+    for direction in ((), ("--newest-first",)):
+        found: list[str] = []
+        following: tuple[str, ...] = ()
+        for _ in range(3):
+            page = json.loads(command(*words, *direction, *following).stdout)
+            found += [record["idempotency_key"] for record in page["records"]]
+            following = ("--after", page["next"] or "")
+        assert page["next"] is None
+        assert sorted(found) == keys
+        assert (found[0] == found[-1]) is False
+    text = command(*words[:-1]).stdout
+    assert f"there are more: --after {json.loads(command(*words).stdout)['next']}\n" in text
+
+
+def test_a_list_goes_on_only_where_a_list_ended(command: Command) -> None:
+    answer = command("records", "list", "--store", "memory:", "--after", "yesterday", code=2)
+    assert "it is not what `next` of a list says" in " ".join(answer.stderr.replace("│", " ").split())
+
+
 def test_show_hides_the_result_unless_asked(command: Command, once: Once, store_url: str) -> None:
     run(once, "order-1", {"cpf": "not-for-all"})
     words = ("records", "show", once.scope, "charge", "order-1", "--store", store_url)
@@ -112,6 +136,16 @@ def test_a_result_may_name_a_class_that_only_the_application_has(command: Comman
     where = (once.scope, "charge", "order-1", "--store", store_url)
     command("records", "resolve", *where, "--happened", text, *DECISION)
     assert shown(command, store_url, once, "order-1", "--result")["result_data"] == json.loads(text)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '"\\ud800"', "1e999", "9" * 5000, "x"])
+def test_a_result_that_could_not_be_replayed_is_refused(
+    command: Command, once: Once, store_url: str, text: str
+) -> None:
+    put(once, "order-1", Status.UNKNOWN)
+    where = (once.scope, "charge", "order-1", "--store", store_url)
+    refused = command("records", "resolve", *where, "--happened", "-", *DECISION, stdin=text, code=2)
+    assert "is not JSON in the form" in refused.stderr
 
 
 def test_a_resolution_is_kept_as_long_as_asked(command: Command, once: Once, store_url: str) -> None:
@@ -176,8 +210,8 @@ def test_sweep_deletes_what_expired_and_counts_it(command: Command, sqlite_url: 
             put(once, f"old-{number}", Status.SUCCESS, keep=0)
         run(once, "new")
         put(once, "unknown", Status.UNKNOWN)
-    words = ("records", "sweep", "--store", sqlite_url)
+    words = ("sweep", "--store", sqlite_url)
     assert command(*words, "--older-than", "1h").stdout == "0 expired records deleted.\n"
-    assert command(*words, "--limit", "1").stdout == "1 expired record deleted.\n"
-    assert json.loads(command(*words, "--batch", "2", "--json").stdout) == {"swept": 4}
-    assert sorted(listed(command, sqlite_url)) == ["new", "unknown"]
+    assert command(*words, "--limit", "1").stdout == "1 expired record deleted; reached its limit.\n"
+    assert json.loads(command(*words, "--batch", "2", "--json").stdout)["deleted"] == 4
+    assert sorted(listed(command, sqlite_url, "--scope", "loja")) == ["new", "unknown"]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Command
 from tests.messaging.places import Place, place_of
-from umavez.cli.sequences_look import count_from, last_below
+from umavez.cli.sequences.look import count_from, last_below
 from umavez.sequences import NumbersExhausted, Range, Sequences
-from umavez.stores.sqlite import WAL_IS_SAFE
+from umavez.stores.sqlite.store import WAL_IS_SAFE
 
 ON_SERVERS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("postgres", "mariadb")]
 EVIL = "\x1b[31m\u202ered[bold]"
@@ -26,13 +26,13 @@ EVIL = "\x1b[31m\u202ered[bold]"
 @pytest.fixture(params=["sqlite", *ON_SERVERS])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/notas.db"
+        return f"sqlite:///{tmp_path}/notas.db?journal=delete"
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
 def place(url: str, command: Command) -> Place:
-    command("sequences", "migrate", "--store", url)
+    command("migrate", "--store", url)
     return place_of(url)
 
 
@@ -59,12 +59,6 @@ def listed(command: Command, place: Place, shop: str, *words: str) -> list[dict[
     answer = command("sequences", "list", "--store", place.url, "--organisation", shop, "--json", *words)
     found: list[dict[str, Any]] = json.loads(answer.stdout)["sequences"]
     return found
-
-
-def test_migrating_makes_the_tables_and_may_be_repeated(command: Command, url: str) -> None:
-    for _ in range(2):
-        answer = command("sequences", "migrate", "--store", url)
-        assert answer.stdout == "The tables of sequences are at version 1.\n"
 
 
 def test_the_list_says_what_was_given_and_what_comes(command: Command, place: Place, shop: str) -> None:
@@ -187,7 +181,7 @@ def test_missing_tables_are_one_sentence_that_says_how_to_make_them(command: Com
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE mine (id)")
     answer = command("sequences", "list", "--store", f"sqlite:///{file}", code=1)
-    assert "run: umavez sequences migrate" in answer.stderr
+    assert "run: umavez migrate --store URL" in answer.stderr
 
 
 @pytest.mark.postgres
@@ -195,19 +189,32 @@ def test_missing_tables_on_a_server_are_the_same_sentence(command: Command, post
     mark = "&" if "?" in postgres_url else "?"
     elsewhere = f"{postgres_url}{mark}options=-csearch_path%3Dnowhere"
     answer = command("sequences", "list", "--store", elsewhere, code=1)
-    assert "run: umavez sequences migrate" in answer.stderr
+    assert "run: umavez migrate --store URL" in answer.stderr
 
 
 def test_looking_at_a_file_that_is_not_there_does_not_make_it(command: Command, tmp_path: Path) -> None:
-    answer = command("sequences", "list", "--store", f"sqlite:///{tmp_path}/none.db", code=1)
-    assert "none.db cannot be opened" in answer.stderr
-    assert list(tmp_path.iterdir()) == []
+    for words in (
+        ("list",),
+        ("show", "a", "b"),
+        ("open", "a", "b", "1"),
+        ("block", "a", "b", "1", "2", "--reason", "r"),
+    ):
+        answer = command("sequences", *words, "--store", f"sqlite:///{tmp_path}/none.db", code=2)
+        assert f"There is no file {tmp_path}/none.db" in answer.stderr
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_an_applications_file_keeps_its_journal(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "notas.db"
-    command("sequences", "migrate", "--store", f"sqlite:///{file}")
+    command("migrate", "--store", f"sqlite:///{file}?journal=delete")
+    with closing(sqlite3.connect(file)) as connection:
+        Sequences().define(connection, "loja", "invoices")
+        connection.commit()
+    command("migrate", "--store", f"sqlite:///{file}")
     command("sequences", "list", "--store", f"sqlite:///{file}")
+    command("sequences", "open", "loja", "invoices", "99", "--store", f"sqlite:///{file}")
+    command("records", "list", "--store", f"sqlite:///{file}")
+    command("sweep", "--store", f"sqlite:///{file}")
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -227,10 +234,9 @@ def test_a_wal_file_is_looked_at_and_never_written_where_that_could_damage_it(co
 
 @pytest.mark.parametrize("words", [("redis://127.0.0.1:1/0",), ("memory:",), ("nope://ana:s3cret@host",)])
 def test_a_store_without_tables_holds_no_sequences(command: Command, words: tuple[str]) -> None:
-    for verb in ("migrate", "list"):
-        answer = command("sequences", verb, "--store", *words, code=2)
-        assert "cannot hold sequences" in answer.stderr
-        assert "s3cret" not in answer.stderr
+    answer = command("sequences", "list", "--store", *words, code=2)
+    assert "cannot hold sequences" in answer.stderr
+    assert "s3cret" not in answer.stderr
 
 
 RANGES = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 10)).map(lambda p: Range(p[0], p[0] + p[1])), max_size=5)

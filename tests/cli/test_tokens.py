@@ -172,7 +172,7 @@ def test_a_failed_redemption_shows_its_error(command: Command, once: Once, token
 def test_a_sealed_store_gets_a_sealed_refusal(
     command: Command, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seal = pytest.importorskip("umavez.seal")
+    seal = pytest.importorskip("umavez.encryption")
     monkeypatch.setenv("UMAVEZ_SEAL_KEYS", f"first:{seal.new_key()}")
     with Once(sqlite_url, scope="loja", codec=seal.SealedCodec.from_environment()) as once:
         tokens = Tokens(once, "confirm", unknown="hold")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import enum
+import tracemalloc
 from collections import OrderedDict
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -13,9 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umavez.core.canonical import canonical
-from umavez.core.fingerprint import fingerprint, same_meaning
+from umavez.core.encoding.canonical import canonical
+from umavez.core.encoding.codec import JsonCodec
+from umavez.core.encoding.fingerprint import fingerprint, same_meaning
+from umavez.core.key import Key
 from umavez.errors import NotStorable
+
+KEY = Key("s", "o", "k")
 
 
 class Colour(enum.Enum):
@@ -115,6 +120,17 @@ def test_what_has_no_form_is_refused_in_one_sentence(bad: Any) -> None:
         canonical(bad)
 
 
+@pytest.mark.parametrize("text", ["1e999999999", "-1.5e999999999", "1e-999999999", "0e999999999", "9" * 5000 + "e9999"])
+def test_a_number_beyond_measure_is_never_written_out(text: str) -> None:
+    tracemalloc.start()
+    try:
+        assert len(canonical(Decimal(text))) < 6000
+        assert JsonCodec().decode(JsonCodec().encode(Decimal(text), KEY), KEY) == Decimal(text)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_circle_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
@@ -145,3 +161,14 @@ def test_a_fingerprint_bears_its_version_and_never_changes() -> None:
 )
 def test_only_fingerprints_of_the_same_rules_can_accuse(stored: Any, offered: Any, same: bool) -> None:
     assert same_meaning(stored, offered) is same
+
+
+class Shown(float):
+    """A number whose repr is not its digits, as that of numpy is."""
+
+    def __repr__(self) -> str:
+        return f"shown.Float({float(self)})"
+
+
+def test_a_kind_of_float_means_the_number_it_is() -> None:
+    assert canonical(Shown(1.5)) == canonical(1.5)

@@ -3,14 +3,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umavez.core.codec import JsonCodec
+from umavez.core.encoding.codec import JsonCodec
 from umavez.core.key import Key
 from umavez.errors import NotStorable
 
@@ -196,4 +197,59 @@ def test_stored_text_names_neither_functions_nor_modules_to_import(text: str) ->
 @pytest.mark.parametrize("text", ["", "{", "nonsense"])
 def test_text_that_is_no_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"Expecting|property name"):
+        CODEC.decode(text, KEY)
+
+
+LISBON = ZoneInfo("Europe/Lisbon")
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(2026, 10, 25, 1, 30, tzinfo=LISBON),
+        datetime(2026, 10, 25, 1, 30, tzinfo=LISBON, fold=1),
+        datetime(2026, 10, 25, 1, 30, fold=1),  # noqa: DTZ001  # one without a zone is what is kept
+        datetime(2026, 10, 25, 1, 30, 0, 7, tzinfo=timezone(timedelta(hours=-3))),
+        time(1, 30, fold=1),
+        time(1, 30, tzinfo=LISBON),
+    ],
+    ids=repr,
+)
+def test_a_moment_comes_back_with_its_zone_and_its_fold(moment: Any) -> None:
+    again = CODEC.decode(CODEC.encode([moment], KEY), KEY)[0]
+
+    assert (again, again.fold, again.utcoffset()) == (moment, moment.fold, moment.utcoffset())
+    assert (type(again.tzinfo), str(again.tzinfo)) == (type(moment.tzinfo), str(moment.tzinfo))
+
+
+def test_moments_are_written_as_before_where_there_is_nothing_more_to_say() -> None:
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    text = '[{"$datetime":"2026-01-02T00:00:00+00:00"}]'
+
+    assert CODEC.encode([moment], KEY) == text
+    assert CODEC.decode(text, KEY) == [moment]
+
+
+@dataclasses.dataclass(slots=True)
+class Slim:
+    kept: int
+
+
+class Shade(enum.Enum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"$data":["{__name__}:Slim",{{"kept":1,"dropped":2}}]}}',
+        f'{{"$enum":["{__name__}:Shade","GREEN"]}}',
+        f'{{"$enum":["{__name__}:Shade"]}}',
+        '{"$decimal":"many"}',
+        '{"$datetime":["2026-01-02T00:00:00",0,"Europe/Nowhere"]}',
+        '{"$timedelta":3}',
+    ],
+)
+def test_what_does_not_fit_its_type_any_more_is_told_in_one_sentence(text: str) -> None:
+    with pytest.raises(NotStorable, match="cannot be read back"):
         CODEC.decode(text, KEY)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from umavez.core.key import MAX_LENGTH, Key, derived_key
 from umavez.errors import InvalidKey
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
 
 
 @given(st.tuples(TEXT, TEXT, TEXT), st.tuples(TEXT, TEXT, TEXT))
@@ -47,6 +47,8 @@ def test_a_digest_never_changes_between_versions() -> None:
         ("x" * 256, "256 characters"),
         ("🚕" * 256, "256 characters"),
         ("\ud800", "lone surrogate"),
+        ("é\udfff", "lone surrogate"),
+        ("a\0b", "holds NUL"),
         (42, "must be text, not int"),
         (None, "must be text, not NoneType"),
         (b"bytes", "must be text, not bytes"),
@@ -106,3 +108,13 @@ def test_s3_02_a_long_derived_key_is_hashed_to_at_most_255_characters() -> None:
     assert one != other
     assert one.startswith("o" * 100)
     assert derived_key("p_a" * 90, "x", "o", {}) != derived_key("p", "a" + "p_a" * 89 + "_x", "o", {})
+
+
+def test_s3_02_joined_parts_that_read_alike_are_different_keys() -> None:
+    inputs = {"lote": 1}
+    one, other = derived_key("a_b", "c", "submit", inputs), derived_key("a", "b_c", "submit", inputs)
+
+    assert one != other
+    assert one.startswith("a_b_c_submit_")
+    assert other.startswith("a_b_c_submit_")
+    assert derived_key("a__b", "c", "submit", inputs) != derived_key("a_", "b_c", "submit", inputs)

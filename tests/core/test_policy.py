@@ -38,6 +38,8 @@ def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
         {"max_retries": -1},
         {"max_body": -1},
         {"mismatch": "ignore"},
+        {"patience": 0},
+        {"patience": float("nan")},
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:

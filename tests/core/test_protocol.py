@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from umavez.core import protocol
+from umavez.core.drafts import checkpointing, doubting, failing, renewing, rerunning, settling
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Policy
@@ -21,13 +24,8 @@ from umavez.core.protocol import (
     Mismatched,
     Replay,
     admit,
-    checkpoint,
-    doubt,
-    fail,
+    change,
     judge,
-    renew,
-    rerun,
-    settle,
 )
 from umavez.core.record import Draft, Record, Settled, Status
 from umavez.errors import ClaimLost
@@ -221,29 +219,35 @@ def test_a_released_key_begins_a_new_life_and_keeps_the_evidence() -> None:
     assert (swap.draft.attempt, swap.draft.fresh, swap.draft.evidence) == (1, True, "[1]")
 
 
+def changing(drafting: Any, *words: Any, stamp: str = "me/1", claim: Claim | None = None) -> Any:
+    """The flow by which an owner puts what `drafting` makes of its draft in that draft's place."""
+    claim = claim or claim_of()
+    return change(claim, drafting(claim.draft, stamp, *words))
+
+
 CHANGES: dict[str, Any] = {
-    "renew": lambda claim: renew(claim, "me/1"),
-    "checkpoint": lambda claim: checkpoint(claim, '"page 3"', "me/1"),
-    "rerun": lambda claim: rerun(claim, "[]", "me/1"),
-    "settle": lambda claim: settle(claim, Settled(True, "1"), 60_000, "me/1"),
-    "fail": lambda claim: fail(claim, "no", 60_000, "me/1"),
-    "doubt": lambda claim: doubt(claim, "no answer", "me/1"),
+    "renew": lambda: changing(renewing),
+    "checkpoint": lambda: changing(checkpointing, '"page 3"'),
+    "rerun": lambda: changing(rerunning, "[]"),
+    "settle": lambda: changing(settling, Settled(True, "1"), 60_000),
+    "fail": lambda: changing(failing, "no", 60_000),
+    "doubt": lambda: changing(doubting, "no answer"),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_names_the_stamp_it_replaces_and_claims_no_fence(change: Any) -> None:
-    (swap,), claim = stepped(change(claim_of()), Swapped(6, NOW + 1))
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
+def test_a_change_names_the_stamp_it_replaces_and_claims_no_fence(changed: Any) -> None:
+    (swap,), claim = stepped(changed(), Swapped(6, NOW + 1))
 
     assert swap.expected == "me"
     assert (swap.draft.stamp, swap.draft.claims) == ("me/1", False)
     assert claim == Claim(swap.draft, 6, NOW + 1)
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("standing", [RUNNING, SETTLED, UNKNOWN, None], ids=["running", "settled", "unknown", "gone"])
-def test_an_overtaken_owner_is_told_so_at_once(change: Any, standing: Record | None) -> None:
-    flow = change(claim_of())
+def test_an_overtaken_owner_is_told_so_at_once(changed: Any, standing: Record | None) -> None:
+    flow = changed()
     next(flow)
 
     with pytest.raises(ClaimLost) as lost:
@@ -252,20 +256,20 @@ def test_an_overtaken_owner_is_told_so_at_once(change: Any, standing: Record | N
     assert lost.value.key == KEY
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_whose_answer_was_lost_is_recognised(change: Any) -> None:
-    _, claim = stepped(change(claim_of()), Stale(RUNNING._replace(stamp="me/1"), NOW))
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
+def test_a_change_whose_answer_was_lost_is_recognised(changed: Any) -> None:
+    _, claim = stepped(changed(), Stale(RUNNING._replace(stamp="me/1"), NOW))
 
     assert claim.draft.stamp == "me/1"
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_an_own_earlier_write_is_replaced(change: Any) -> None:
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
+def test_an_own_earlier_write_is_replaced(changed: Any) -> None:
     """A heartbeat's answer was lost; what stands there is the owner's own."""
     earlier = Stale(RUNNING._replace(stamp="me/0"), NOW)
 
-    swaps, claim = stepped(change(claim_of()), earlier, Swapped(6, NOW))
-    again, recognised = stepped(change(claim_of()), earlier, Stale(RUNNING._replace(stamp="me/1"), NOW))
+    swaps, claim = stepped(changed(), earlier, Swapped(6, NOW))
+    again, recognised = stepped(changed(), earlier, Stale(RUNNING._replace(stamp="me/1"), NOW))
 
     assert [swap.expected for swap in swaps] == ["me", "me/0"] == [swap.expected for swap in again]
     assert claim.draft.stamp == recognised.draft.stamp == "me/1"
@@ -273,7 +277,7 @@ def test_an_own_earlier_write_is_replaced(change: Any) -> None:
 
 @pytest.mark.parametrize("other", ["me2/0", "m", "you/me", "me-1"])
 def test_another_owner_with_a_similar_name_is_another_owner(other: str) -> None:
-    flow = renew(claim_of(), "me/1")
+    flow = changing(renewing)
     next(flow)
 
     with pytest.raises(ClaimLost):
@@ -281,7 +285,7 @@ def test_another_owner_with_a_similar_name_is_another_owner(other: str) -> None:
 
 
 def test_an_own_settled_record_is_not_replaced() -> None:
-    flow = doubt(claim_of(), "no answer", "me/2")
+    flow = changing(doubting, "no answer", stamp="me/2")
     next(flow)
 
     with pytest.raises(ClaimLost):
@@ -291,7 +295,7 @@ def test_an_own_settled_record_is_not_replaced() -> None:
 def test_settling_keeps_the_outcome_ends_the_lease_and_starts_the_time_to_keep() -> None:
     claim = claim_of()._replace(draft=claim_of().draft._replace(evidence="[1]", error="earlier"))
 
-    (swap,), _ = stepped(settle(claim, Settled(True, ""), 60_000, "me/1"), Swapped(6, NOW))
+    (swap,), _ = stepped(changing(settling, Settled(True, ""), 60_000, claim=claim), Swapped(6, NOW))
 
     draft = swap.draft
     assert (draft.status, draft.settled, draft.lease, draft.keep) == (
@@ -304,7 +308,7 @@ def test_settling_keeps_the_outcome_ends_the_lease_and_starts_the_time_to_keep()
 
 
 def test_doubting_ends_the_lease_and_never_expires() -> None:
-    (swap,), _ = stepped(doubt(claim_of(), "no answer", "me/1", "[2]"), Swapped(6, NOW))
+    (swap,), _ = stepped(changing(doubting, "no answer", "[2]"), Swapped(6, NOW))
 
     draft = swap.draft
     assert (draft.status, draft.lease, draft.keep, draft.error, draft.evidence) == (
@@ -317,9 +321,23 @@ def test_doubting_ends_the_lease_and_never_expires() -> None:
 
 
 def test_rerunning_counts_an_attempt() -> None:
-    (swap,), _ = stepped(rerun(claim_of(), "[3]", "me/1"), Swapped(6, NOW))
+    (swap,), _ = stepped(changing(rerunning, "[3]"), Swapped(6, NOW))
 
     assert (swap.draft.attempt, swap.draft.evidence, swap.draft.lease) == (2, "[3]", 10_000)
+
+
+@pytest.mark.parametrize("record", [SETTLED, RUNNING, LAPSED, FAILED, UNKNOWN], ids=lambda record: record.status)
+@pytest.mark.parametrize("policy", [RERUN, HOLD, ASK], ids=["rerun", "hold", "ask"])
+def test_a_record_is_judged_once(record: Record, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[Record] = []
+    monkeypatch.setattr(protocol, "judge", lambda *words: judged.append(words[0]) or judge(*words))
+    flow = admit(INTENT, policy, "me")
+    next(flow)
+
+    with suppress(StopIteration):
+        flow.send(Stale(record, NOW))
+
+    assert judged == [record]
 
 
 def test_a_judgement_is_a_function_of_the_store_s_time() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Self
+
 import pytest
 
-from umavez.core.codec import JsonCodec
+from umavez.core.encoding.codec import JsonCodec
+from umavez.core.encoding.refusal import revived, written
 from umavez.core.key import Key
-from umavez.core.refusal import revived, written
 from umavez.errors import Refused
 
 KEY = Key("shop", "charge", "42")
@@ -68,3 +70,64 @@ def test_a_type_that_is_not_loaded_comes_back_as_refused() -> None:
 @pytest.mark.parametrize("name", ["builtins:print", "builtins:SystemExit", "builtins:dict", "os:system"])
 def test_stored_text_cannot_name_something_else_than_an_exception(name: str) -> None:
     assert isinstance(revived(f'{{"error":"{name}","message":"m"}}', CODEC, KEY), Refused)
+
+
+class Picky(Exception):
+    """Its own __new__ asks for what is not kept."""
+
+    def __new__(cls, *, code: int = 0) -> Self:
+        return super().__new__(cls, code)
+
+    def __init__(self, *, code: int = 0) -> None:
+        super().__init__(f"code {code}")
+
+
+class Spoken(Exception):
+    """Its text is made of an attribute."""
+
+    def __init__(self, thing: object) -> None:
+        super().__init__()
+        self.thing = thing
+
+    def __str__(self) -> str:
+        return f"it was {self.thing.__class__.__name__}"
+
+
+class Mute(Exception):
+    """Its text cannot be made at all."""
+
+    def __str__(self) -> str:
+        raise AttributeError("code")
+
+
+class Told(Exception):
+    """Its text needs an attribute that may not have been kept."""
+
+    def __init__(self, thing: object) -> None:
+        super().__init__()
+        self.thing = thing
+        self.text = "told"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ExceptionGroup("both", [ValueError("a"), KeyError("b")]),
+        Picky(code=4),
+        Spoken(object()),
+        Told(object()),
+        Mute(),
+        ValueError("\ud800 is no text"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_refusal_that_cannot_be_rebuilt_comes_back_with_its_words(error: Exception) -> None:
+    again = back(error)
+
+    assert isinstance(again, Refused | type(error))
+    if not isinstance(error, Mute):
+        assert str(again) == str(error).replace("\ud800", "?")
+    assert str(back(error)) == str(again)

@@ -8,7 +8,7 @@ import pytest
 from umavez.core.flow import Read, Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Record, Settled, Status
-from umavez.core.resolution import AlreadySettled, NoSuchRecord, Resolution, noted, resolve
+from umavez.core.resolution import AlreadySettled, NoSuchRecord, RecordChanged, Resolution, noted, resolve
 from umavez.errors import OperationInProgress
 
 KEY = Key("shop", "charge", "42")
@@ -70,14 +70,22 @@ def test_nothing_there_is_said_so() -> None:
 
 def test_a_live_claim_is_left_alone_and_a_lapsed_one_is_not() -> None:
     running = UNKNOWN._replace(status=Status.PENDING, lease_until=NOW + 5000)
-    flow = resolve(KEY, PAID, 60_000, "human", override=True)
-    next(flow)
+    for decision, override in ((PAID, False), (FREE, False), (FREE, True)):
+        flow = resolve(KEY, decision, 60_000, "human", override=override)
+        next(flow)
 
-    with pytest.raises(OperationInProgress) as refused:
-        flow.send(Seen(running, NOW))
+        with pytest.raises(OperationInProgress) as refused:
+            flow.send(Seen(running, NOW))
 
-    assert refused.value.retry_after == 5.0
+        assert refused.value.retry_after == 5.0
     assert written(PAID, running._replace(lease_until=NOW)).status is Status.SUCCESS
+
+
+def test_a_live_claim_is_settled_over_its_head_by_override_only() -> None:
+    """An operation that hangs, with a heartbeat that does not: somebody must be able to close it."""
+    running = UNKNOWN._replace(status=Status.PENDING, lease_until=NOW + 5000)
+
+    assert written(PAID, running, override=True).status is Status.SUCCESS
 
 
 def test_an_outcome_changes_only_by_override() -> None:
@@ -113,3 +121,24 @@ def test_a_resolution_whose_answer_was_lost_is_recognised() -> None:
         flow.send(Stale(UNKNOWN._replace(stamp="human"), NOW))
 
     assert end.value.value[0] == UNKNOWN
+
+
+def test_a_decision_names_the_stamp_that_was_seen() -> None:
+    assert written(PAID, expected="s").status is Status.SUCCESS
+    flow = resolve(KEY, PAID, 60_000, "human", expected="an older stamp")
+    next(flow)
+
+    with pytest.raises(RecordChanged) as changed:
+        flow.send(Seen(UNKNOWN, NOW))
+
+    assert changed.value.record == UNKNOWN
+
+
+def test_a_record_that_changes_between_the_look_and_the_swap_is_not_decided_about() -> None:
+    flow = resolve(KEY, PAID, 60_000, "human", expected="s")
+    next(flow)
+    flow.send(Seen(UNKNOWN, NOW))
+    assert flow.send(Stale(UNKNOWN._replace(stamp="t"), NOW)) == Read(KEY)
+
+    with pytest.raises(RecordChanged):
+        flow.send(Seen(UNKNOWN._replace(stamp="t"), NOW))

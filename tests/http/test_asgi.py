@@ -12,9 +12,11 @@ import httpx
 import pytest
 
 from tests.http.conftest import bench
-from umavez import CannotTell, ConfigurationError, Happened, NotDeclared, NotHappened, StoreUnavailable
+from umavez import CannotTell, ConfigurationError, Happened, NotDeclared, NotHappened, SchemaOutdated, StoreUnavailable
+from umavez.concurrency.aside import AsyncAside
+from umavez.engine.insistence import not_at_all
 from umavez.http import ANONYMOUS, Problem, Route, answer_with
-from umavez.http.problem import KEY_MISSING
+from umavez.http.contract.problem import KEY_MISSING
 from umavez.stores.memory import AsyncMemoryStore
 
 
@@ -359,10 +361,11 @@ class Away(AsyncMemoryStore):
 
     away = False
     settles = True
+    why: Exception = StoreUnavailable("The store is away.")
 
     async def swap(self, expected: str | None, draft: Any) -> Any:
         if self.away or (not self.settles and draft.status.value != "PENDING"):
-            raise StoreUnavailable("The store is away.")
+            raise self.why
         return await super().swap(expected, draft)
 
 
@@ -377,6 +380,25 @@ async def test_without_the_store_nothing_runs() -> None:
 
 
 @awaited
+async def test_a_failure_of_the_store_is_one_line_in_the_log_and_missing_tables_are_not_retryable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Away()
+    async with bench(store, unknown="rerun") as b:
+        store.away = True
+        await b.post()
+        store.why = SchemaOutdated("No tables.")
+        refused = await b.post()
+
+    assert (refused.status_code, kind_of(refused), refused.json()["retryable"]) == (503, "tables-missing", False)
+    assert "umavez migrate" in refused.json()["detail"]
+    assert "retry-after" not in refused.headers
+    lines = [record for record in caplog.records if record.name == "umavez.http"]
+    assert [line.levelname for line in lines] == ["WARNING", "ERROR"]
+    assert all("key digest" in line.getMessage() and "refused" in line.getMessage() for line in lines)
+
+
+@awaited
 async def test_a_route_may_run_without_the_store_and_says_so() -> None:
     store = Away()
     async with bench(store, unknown="rerun", outage="open") as b:
@@ -388,8 +410,7 @@ async def test_a_route_may_run_without_the_store_and_says_so() -> None:
 
 @awaited
 async def test_an_outcome_that_cannot_be_recorded_is_still_told_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("umavez.aio_attempt.PAUSES", ())
-    monkeypatch.setattr("umavez.aio_attempt.AsyncAttempt.__init__.__defaults__", (False, ()))
+    monkeypatch.setattr("umavez._async.admission.AsyncAdmission.__init__.__defaults__", (not_at_all, AsyncAside))
     store = Away()
     async with bench(store, unknown="hold") as b:
         store.settles = False
@@ -572,6 +593,8 @@ async def test_a_status_query_tells_where_a_key_stands() -> None:
         assert (await state("bob")).json()["state"] == "absent"
         assert (await state(None)).status_code == 401
         assert (await state(method="POST")).status_code == 400
+        crowded = await state(**{"method": "POST", "path": "/orders"} | {f"x{number}": "" for number in range(19)})
+        assert (crowded.status_code, kind_of(crowded)) == (400, "status-query-invalid")
         b.shop.status = 500
         await b.post("k2")
         status = await b.ask(

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from django.conf import settings
 if not settings.configured:
     settings.configure(SECRET_KEY="for tests only", ALLOWED_HOSTS=["*"], DATA_UPLOAD_MAX_MEMORY_SIZE=5000)
 
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
 from django.test import RequestFactory
 
 from umavez import AsyncOnce, ConfigurationError, Once
 from umavez.http import Route
-from umavez.http.django import middleware
+from umavez.http.django import middleware, waiting
 
 
 class Views:
@@ -148,6 +150,7 @@ def test_status_and_policy_can_be_asked(bench: Callable[..., Bench]) -> None:
     found = b.ask("GET", "/.well-known/idempotency/status?method=POST&path=/o")
     assert json.loads(found.content)["state"] == "finished"
     assert b.ask("GET", "/.well-known/idempotency/status", user=None).status_code == 401
+    assert b.ask("GET", "/.well-known/idempotency/status?method=POST&path=/o" + "&x=1" * 19).status_code == 400
 
 
 def test_an_engine_is_needed_and_both_must_share_their_scope() -> None:
@@ -268,3 +271,67 @@ def test_routes_may_have_contracts_of_their_own(bench: Callable[..., Bench]) -> 
     assert b.ask("PUT", "/o/1").status_code == 201
     assert b.ask("PUT", "/o/1")["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in b.ask("PUT", "/o/2").headers
+
+
+def test_a_truncated_body_is_not_run() -> None:
+    bench = Bench("sync")
+    request = RequestFactory().post(
+        "/o",
+        data='{"a": 123',
+        content_type="application/json",
+        headers={"x-user": "ana", "idempotency-key": "k"},
+    )
+    request.META["CONTENT_LENGTH"] = "11"
+
+    answer = bench._call(request)
+
+    assert (answer.status_code, bench.views.runs) == (400, 0)
+    assert json.loads(answer.content)["retryable"] is True
+    bench.close()
+
+
+def test_a_sync_middleware_under_asgi_is_refused() -> None:
+    bench = Bench("sync")
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/o",
+        "headers": [(b"x-user", b"ana"), (b"idempotency-key", b"k")],
+        "query_string": b"",
+    }
+
+    with pytest.raises(ConfigurationError, match="async_once"):
+        bench._call(ASGIRequest(scope, BytesIO(b"{}")))
+
+    assert bench.views.runs == 0
+    bench.close()
+
+
+def test_a_client_that_leaves_makes_no_room_while_its_view_runs() -> None:
+    """Django cancels the request of a client that has left; the view goes on, and counts until its end."""
+
+    async def story() -> list[int]:
+        began, may_end = asyncio.Event(), asyncio.Event()
+
+        async def view(_: Any) -> Any:
+            began.set()
+            await may_end.wait()
+            return JsonResponse({}, status=201)
+
+        async with AsyncOnce("memory:", scope="s") as once:
+            call = middleware(principal=lambda _: "ana", async_once=once, unknown="rerun", in_flight=1)(view)
+
+            async def ask(key: str) -> int:
+                request = RequestFactory().post("/o", "{}", "application/json", headers={"idempotency-key": key})
+                return int((await call(request)).status_code)
+
+            leaving = asyncio.create_task(ask("first"))
+            await began.wait()
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+            told = [await asyncio.wait_for(ask("second"), 30)]
+            may_end.set()
+            await asyncio.gather(*waiting._WORKING)
+            return [*told, await ask("second")]
+
+    assert asyncio.run(story()) == [429, 201]

@@ -16,8 +16,8 @@ import pytest
 
 from umavez import AsyncOnce, ConfigurationError, Once
 from umavez.http import Route, from_header
+from umavez.http._async import is_ended, mark_of
 from umavez.http.asgi import Idempotency as AsgiIdempotency
-from umavez.http.transaction import aended, amarked
 from umavez.http.wsgi import Idempotency as WsgiIdempotency
 
 HEADERS = {"x-user": "ana", "idempotency-key": "k1"}
@@ -375,10 +375,10 @@ def test_an_awaited_mariadb_transaction_is_told_apart_from_the_next(mariadb_url:
         seen = []
         for ending in (None, connection.commit, connection.rollback):
             await connection.begin()
-            mark = await amarked(connection)
+            mark = await mark_of(connection)
             if ending is not None:
                 await ending()
-            seen.append(await aended(mark))
+            seen.append(await is_ended(mark))
         connection.close()
         return seen
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,24 @@ def test_a_hundred_principals_with_the_same_keys_never_meet(tmp_path: Path) -> N
         assert len(server.lines) == 100
     assert len(seen) == 200
     assert not [pair for pair in seen if pair[0] != pair[1]]
+
+
+@pytest.mark.parametrize("name", ["sqlite", "redis"])
+def test_requests_with_one_key_in_one_breath_are_one_effect_and_replays(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Pipelined: the server begins the next request from within the answer to the last one."""
+    with serving("uvicorn", tmp_path, workers=1, STORE=store(name, request, tmp_path)) as server:
+        body = b'{"item": "pipelined"}'
+        asked = (
+            b"POST /orders HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-User: ana\r\n"
+            b'Idempotency-Key: "in-one-breath"\r\nContent-Length: %d\r\n\r\n' % len(body)
+        ) + body
+        heard = b""
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+            line.sendall(asked * 5)
+            while heard.count(b"HTTP/1.1 ") < 5 or not heard.endswith(b"}"):
+                heard += line.recv(65536)
+
+        assert heard.count(b"HTTP/1.1 201") == 5, heard.decode()
+        assert server.lines == ["pipelined"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,15 +18,20 @@ if not settings.configured:
 from django.http import HttpResponse, StreamingHttpResponse
 from django.test import RequestFactory
 
-from umavez import AsyncOnce, ClaimLost, Once, StoreUnavailable
+from umavez import AsyncOnce, ClaimLost, Once, SchemaOutdated, StoreUnavailable
+from umavez._async.admission import AsyncAdmission
+from umavez._sync.admission import Admission
 from umavez.core.flow import Stale
 from umavez.core.key import Key
-from umavez.core.record import Status
-from umavez.http import asgi, asgi_run, from_header, wsgi, wsgi_run
-from umavez.http.answer import Answer
+from umavez.core.record import Settled, Status
+from umavez.engine.insistence import not_at_all
+from umavez.http import _async as shell_async
+from umavez.http import _sync as shell_sync
+from umavez.http import asgi, from_header, wsgi
+from umavez.http.contract.answer import Answer
+from umavez.http.contract.exchange import Exchange
+from umavez.http.contract.route import contract
 from umavez.http.django import middleware
-from umavez.http.exchange import Exchange
-from umavez.http.route import contract
 from umavez.stores.memory import AsyncMemoryStore, MemoryStore
 
 HEADERS = {"x-user": "ana", "idempotency-key": "k1", "content-type": "application/json"}
@@ -209,6 +216,7 @@ class Recording:
     """An attempt that keeps what it is told and then raises `error`, if any."""
 
     def __init__(self, error: Exception | None) -> None:
+        self.key = Key("s", "op", "k")
         self.calls: list[Any] = []
         self._error = error
 
@@ -216,6 +224,9 @@ class Recording:
         self.calls.append((what, value if what == "succeed" else type(value)))
         if self._error is not None:
             raise self._error
+
+    def leave_unrecorded(self) -> None:
+        self.calls.append(("leave_unrecorded", None))
 
     def succeed(self, value: Any) -> None:
         self._told("succeed", value)
@@ -241,8 +252,92 @@ def test_both_ways_to_record_an_answer_are_one(status: int, whole: bool, error: 
     terms = contract(unknown="rerun")
     answer = Answer(status, [(b"content-type", b"text/plain"), (b"cache-control", b"public")], b"body")
     plain, awaited = Recording(error), AsyncRecording(error)
-    one: Any = wsgi_run.recorded(plain, exchange, terms, answer, whole=whole)  # type: ignore[arg-type]
-    other: Any = asyncio.run(asgi_run.recorded(awaited, exchange, terms, answer, whole=whole))  # type: ignore[arg-type]
+    one: Any = shell_sync.record(plain, exchange, terms, answer, whole=whole)  # type: ignore[arg-type]
+    other: Any = asyncio.run(shell_async.record(awaited, exchange, terms, answer, whole=whole))  # type: ignore[arg-type]
     assert one == other
     assert plain.calls == awaited.calls
     assert one.status == (409 if isinstance(error, ClaimLost) else status)
+
+
+class Hiccup(MemoryStore):
+    """Takes no success, and everything else."""
+
+    def swap(self, expected: str | None, draft: Any) -> Any:
+        if draft.status is Status.SUCCESS:
+            raise StoreUnavailable("The store is away for a moment.")
+        return super().swap(expected, draft)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.__name__)
+def test_what_happened_and_could_not_be_recorded_does_not_run_again_at_once(
+    shell: Callable[..., tuple[list[Told], int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for admission in (Admission, AsyncAdmission):
+        monkeypatch.setattr(admission.__init__, "__defaults__", (not_at_all, admission.__init__.__defaults__[1]))
+
+    answers, runs = shell(Does(), Hiccup(), [b"{}", b"{}"], unknown="rerun")
+
+    assert [answer.status for answer in answers] == [201, 409]
+    assert answers[0].headers["idempotency-unprotected"] == "not-recorded"
+    assert runs == 1
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.__name__)
+def test_a_compressed_answer_is_replayed_as_such_and_the_order_of_middleware_is_named(
+    shell: Callable[..., tuple[list[Told], int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    packed = gzip.compress(b'{"run": 1}')
+    does = Does(headers=(TYPE, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")), body=packed)
+
+    answers, runs = shell(does, MemoryStore(), [b"{}", b"{}"], unknown="rerun")
+
+    # httpx unpacks what says that it is packed; Django's test client leaves it packed.
+    assert {answer.body for answer in answers} <= {packed, b'{"run": 1}'}
+    assert len({answer.body for answer in answers}) == 1
+    assert runs == 1
+    assert len([line for line in caplog.messages if "compression outside" in line]) == 1
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.__name__)
+def test_a_store_that_fails_is_logged_with_the_digest_of_the_key(
+    shell: Callable[..., tuple[list[Told], int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    answers, runs = shell(Does(), Gone(), [b"{}"], unknown="rerun")
+
+    (line,) = [record for record in caplog.records if record.name == "umavez.http"]
+    assert (answers[0].status, runs, line.levelname) == (503, 0, "WARNING")
+    assert "key digest" in line.getMessage()
+    assert "k1" not in line.getMessage()
+
+
+class Tableless(MemoryStore):
+    """Was never migrated."""
+
+    def swap(self, expected: str | None, draft: Any) -> Any:
+        raise SchemaOutdated("The tables are missing; run: umavez migrate.")
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.__name__)
+def test_missing_tables_are_not_called_retryable(
+    shell: Callable[..., tuple[list[Told], int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    answers, _ = shell(Does(), Tableless(), [b"{}"], unknown="rerun")
+
+    assert answers[0].status == 503
+    assert json.loads(answers[0].body)["retryable"] is False
+    assert [record.levelname for record in caplog.records if record.name == "umavez.http"] == ["ERROR"]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.__name__)
+def test_an_outcome_that_cannot_be_read_here_is_neither_shown_nor_run_again(
+    shell: Callable[..., tuple[list[Told], int]],
+) -> None:
+    store = MemoryStore()
+    shell(Does(), store, [b"{}"], unknown="rerun")
+    for digest, record in list(store._records.items()):
+        store._records[digest] = record._replace(settled=Settled(True, '{"$sealed":["old","AAAA"]}'))
+
+    answers, runs = shell(Does(), store, [b"{}"], unknown="rerun")
+
+    assert (answers[0].status, runs) == (503, 0)
+    assert b"$sealed" not in answers[0].body

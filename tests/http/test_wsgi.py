@@ -13,6 +13,7 @@ import pytest
 
 from umavez import Once, StoreUnavailable
 from umavez.http import from_header
+from umavez.http.contract.body import declared_length
 from umavez.http.wsgi import Idempotency
 from umavez.stores.memory import MemoryStore
 
@@ -192,6 +193,25 @@ def test_the_policy_and_the_status_of_a_key_can_be_asked() -> None:
         asked = {"method": "GET", "path": "/.well-known/idempotency/status?method=POST&path=/o"}
         assert b.post(**asked).json()["state"] == "finished"
         assert b.post("other", **asked).json()["state"] == "absent"
+        assert b.post(method="GET", path=asked["path"] + "&x=1" * 19).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a":1e999999999}', b'{"a":' + b"[" * 100_000, b'{"a":"\\ud800"}', b'{"a":1,"a":2}']
+)
+def test_a_body_beyond_the_bounds_of_json_is_passed_on_and_counts_by_its_bytes(body: bytes) -> None:
+    with bench() as b:
+        first, again, other = (b.post(content=text) for text in (body, body, body + b" "))
+        assert (first.status_code, again.headers["idempotent-replayed"], other.status_code) == (201, "true", 422)
+        assert b.shop.bodies == [body]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [(None, None), ("", None), ("12", 12), (b"12", 12), ("²", None), ("-1", None), (" 1", None), ("9" * 5000, 10**18)],
+)
+def test_a_declared_length_is_digits_or_nothing(text: str | bytes | None, number: int | None) -> None:
+    assert declared_length(text) == number
 
 
 def test_paths_are_text_whatever_their_bytes() -> None:
@@ -199,3 +219,23 @@ def test_paths_are_text_whatever_their_bytes() -> None:
         for path in ("/caf%C3%A9", "/%FF%FE", "/" + "x" * 400):
             assert b.post(path=path).status_code == 201
             assert b.post(path=path).headers["idempotent-replayed"] == "true"
+
+
+def test_a_body_that_ends_early_is_not_run(caplog: pytest.LogCaptureFixture) -> None:
+    with bench() as b:
+        told: list[str] = []
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": "/o",
+            "HTTP_X_USER": "ana",
+            "HTTP_IDEMPOTENCY_KEY": "k1",
+            "CONTENT_LENGTH": "11",
+            "CONTENT_TYPE": "application/json",
+            "wsgi.input": io.BytesIO(b'{"a": 123'),
+        }
+
+        body = b"".join(b.app(environ, lambda status, *_: told.append(status)))
+
+        assert (told, b.shop.runs) == (["400 Bad Request"], 0)
+        assert b'"retryable": true' in body
+        assert b.post(content=b'{"a": 1234}').status_code == 201, "the whole request has its key still"

@@ -6,15 +6,18 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from tests.messaging.places import TABLES, place_of
 from umavez.errors import ConfigurationError
 from umavez.messaging import Database, LocalBroker, Message, Outbox
 
@@ -108,7 +111,7 @@ def test_what_is_not_there_is_said_in_one_sentence(file: Path) -> None:
 def test_a_wal_file_that_two_writers_could_damage_is_refused_before_it_is_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("umavez.stores.sqlite.WAL_IS_SAFE", False)
+    monkeypatch.setattr("umavez.stores.sqlite.connection.WAL_IS_SAFE", False)
     file = tmp_path / "j.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE t (x)")
@@ -136,7 +139,52 @@ def test_a_message_is_discarded_by_somebody_for_a_reason(file: Path) -> None:
 
 def test_a_listed_message_cannot_steer_the_terminal(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
-        Outbox().append(connection, [Message("orders\x1b[2J", {"n": 1})])
+        Outbox().append(connection, [Message.of("orders\x1b[2J", {"n": 1})])
         connection.commit()
 
     assert "\x1b" not in umavez(file, "outbox", "list").stdout
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+@pytest.mark.parametrize("words", [("outbox", "list"), ("relay", "run")], ids=" ".join)
+def test_without_tables_the_command_that_helps_is_named(
+    kind: str, words: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sqlite":
+        store = url(tmp_path / "empty.db")
+    else:
+        store = request.getfixturevalue(f"{kind}_url")
+        with closing(place_of(store).connect()) as connection:
+            for table in TABLES:
+                connection.cursor().execute(f"DROP TABLE IF EXISTS {table}")
+            connection.commit()
+    done = subprocess.run(
+        [sys.executable, "-m", "umavez.cli", *words, "--store", store],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "umavez migrate --store URL" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_relay_tells_prometheus_how_far_behind_it_is(file: Path) -> None:
+    append(file, Message("nobody.wants.it", "1"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "umavez.cli", "relay", "run", "--store", url(file), "--lease", "60"]
+    with subprocess.Popen([*command, "--metrics-port", str(port)], stderr=subprocess.DEVNULL) as relay:
+        try:
+            told = ""
+            deadline = time.monotonic() + 30
+            while "umavez_outbox_lag_seconds" not in told and time.monotonic() < deadline:
+                time.sleep(0.05)
+                with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                    told = answer.read().decode()
+        finally:
+            relay.send_signal(signal.SIGTERM)
+    assert "umavez_outbox_waiting" in told
+    assert relay.returncode == 0

@@ -21,7 +21,7 @@ from umavez.messaging import (
     Message,
     Poison,
 )
-from umavez.sequences.closing import closed
+from umavez.sql.connection import async_close
 
 QUICK = ConsumerSettings(wait=0.05, backoff=Backoff(first=0.01, cap=0.02, limit=3))
 
@@ -184,7 +184,7 @@ def test_an_awaited_inbox_does_the_same(place: Place, runner: asyncio.Runner) ->
         for _ in range(3):
             told.append(await inbox.handle(connection, message, effect))
             await connection.commit()
-        await closed(connection)
+        await async_close(connection)
         await once.close()
         return told
 
@@ -200,3 +200,92 @@ def test_an_inbox_without_a_transaction_runs_the_effect_once() -> None:
     assert inbox.attempt(message, lambda m: seen.append(m.body), unknown="hold")
     assert not inbox.attempt(message, lambda m: seen.append(m.body), unknown="hold")
     assert seen == ["1"]
+
+
+def test_the_deliveries_of_an_aggregate_are_handled_one_after_the_other(
+    place: Place, database: Database, runner: asyncio.Runner, eventually
+) -> None:
+    async def publish() -> LocalBroker:
+        broker = LocalBroker(database, poll=0.02)
+        await broker.subscribe("mailer", ["t"])
+        await broker.publish([Message("t", str(number), aggregate=str(number % 2)) for number in range(20)])
+        return broker
+
+    seen: list[int] = []
+
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(0.01 if int(message.body) % 3 else 0)
+        seen.append(int(message.body))
+        if message.body == "4" and seen.count(4) == 1:
+            raise ValueError("once")
+
+    consumer = Consumer(runner.run(publish()), "mailer", ["t"], handle, QUICK)
+    eventually(consumer.run, lambda: consumer.handled == 20)
+    seen.remove(4)
+    for rest in (0, 1):
+        numbers = [number for number in seen if number % 2 == rest]
+        assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_stop_is_honoured_though_every_handler_hangs(
+    place: Place, database: Database, runner: asyncio.Runner
+) -> None:
+    broker = deliver(database, runner, 5)
+
+    async def handle(_: Message) -> None:
+        await asyncio.sleep(3600)
+
+    async def work() -> float:
+        settings = ConsumerSettings(parallel=2, wait=0.05, drain=0.1)
+        stop = asyncio.Event()
+        consumer = Consumer(broker, "mailer", ["t"], handle, settings)
+        task = asyncio.create_task(consumer.run(stop))
+        while len(consumer._running) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        began = asyncio.get_running_loop().time()
+        stop.set()
+        async with asyncio.timeout(10):
+            await task
+        return asyncio.get_running_loop().time() - began
+
+    assert runner.run(work()) < 5
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_handler_that_takes_too_long_has_failed(
+    place: Place, database: Database, runner: asyncio.Runner, eventually
+) -> None:
+    broker = deliver(database, runner, 1)
+
+    async def handle(_: Message) -> None:
+        await asyncio.sleep(3600)
+
+    settings = ConsumerSettings(timeout=0.05, wait=0.05, backoff=Backoff(first=0.01, cap=0.02, limit=2))
+    eventually(Consumer(broker, "mailer", ["t"], handle, settings).run, lambda: states(place) == {"DEAD": 1})
+    assert place.look("SELECT error FROM umavez_deliveries")[0][0].startswith("TimeoutError")
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("leak", ["raised", "asked for"])
+def test_a_cancellation_that_leaks_from_a_handler_is_a_failure_like_any_other(
+    place: Place, database: Database, runner: asyncio.Runner, eventually, leak: str
+) -> None:
+    broker = deliver(database, runner, 30)
+    seen: Counter[str] = Counter()
+
+    async def handle(message: Message) -> None:
+        seen[message.body] += 1
+        if seen[message.body] > 1:
+            return
+        if leak == "raised":
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    consumer = Consumer(broker, "mailer", ["t"], handle, QUICK)
+    eventually(consumer.run, lambda: consumer.handled == 30)
+    assert states(place) == {"DONE": 30}

@@ -10,7 +10,7 @@ import pytest
 from tests.messaging.places import Place
 from umavez.messaging import Database, LocalBroker
 from umavez.testing import ManualClock
-from umavez.testing.messaging_laws import BACKLOG, BROKER, BacklogBench, BrokerBench
+from umavez.testing.laws.instruments.messaging import BACKLOG, BROKER, BacklogBench, BrokerBench
 
 
 def name(law: object) -> str:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.messaging.places import Place
 from umavez import Once
-from umavez.errors import ConfigurationError, NotStorable
+from umavez.errors import ConfigurationError, InvalidJson, NotStorable
 from umavez.messaging import AsyncOutbox, Message, Outbox, message_id
-from umavez.sequences.closing import closed
+from umavez.sql.connection import async_close, dialect_of
 
 COUNT = "SELECT count(*) FROM umavez_outbox"
 
@@ -42,7 +42,7 @@ def test_awaited_connections_append_too(place: Place, runner: asyncio.Runner) ->
         await connection.commit()
         await AsyncOutbox().append(connection, Message("a", "3"))
         await connection.rollback()
-        await closed(connection)
+        await async_close(connection)
 
     runner.run(work())
     assert place.look(COUNT) == [(2,)]
@@ -74,11 +74,9 @@ class Counting:
 
 @pytest.mark.parametrize("many", [1, 2000])
 def test_any_number_of_messages_is_one_statement(place: Place, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    import umavez.sql
-
     with closing(place.connect()) as connection:
-        dialect = umavez.sql.dialect_of(connection)
-        monkeypatch.setattr(umavez.sql, "dialect_of", lambda _: dialect)
+        dialect = dialect_of(connection)
+        monkeypatch.setattr("umavez.sql._sync.dialect_of", lambda _: dialect)
         counting = Counting(connection)
         place.run(connection, "DELETE FROM umavez_subscriptions")
         Outbox().append(counting, [Message("a", str(number)) for number in range(many)])
@@ -153,8 +151,23 @@ def test_a_connection_that_commits_at_once_is_refused(place: Place) -> None:
         Message("t", "1", id="ç"),
         Message("t", "x" * (16 * 1024 * 1024 + 1)),
         Message("t", "1", available_at=datetime(2030, 1, 1)),  # noqa: DTZ001 - that is the point
+        Message("t", "1", headers={"x-trace": "1"}),
+        Message("t", "1", headers={"Umavez-Trace": "1"}),
+        Message("t", "1", headers={"": "1"}),
+        Message("t", "1", headers={"n": "1" * 32 * 1024}),
+        Message("t", "1", headers={"n": 2**70}),
+        Message("t", "1", headers={"n": "\ud800"}),
+        Message("t", "1", headers={"\ud800": "1"}),
+        Message("t", "1", headers={"n": "\0"}),
+        Message("t", '"\ud800"'),
+        Message("t", '"a\0b"'),
+        Message("t", {"n": 1}),
+        Message("t\0", "1"),
+        Message("t\ud800", "1"),
+        Message("t", "1", aggregate="\ud800"),
+        Message.of("t", "\ud800"),
     ],
-    ids=["no topic", "long topic", "empty aggregate", "strange id", "too large", "no time zone"],
+    ids=["no topic", "long topic", "empty aggregate", "strange id", "too large", "no time zone", *map(str, range(15))],
 )
 def test_what_cannot_travel_is_refused_where_it_is_written(message: Message) -> None:
     import sqlite3
@@ -168,6 +181,17 @@ def test_a_payload_that_is_not_json_is_refused() -> None:
         Message.of("t", object())
     with pytest.raises(NotStorable):
         Message.of("t", float("nan"))
+
+
+@pytest.mark.parametrize("value", [5e-324, -1.7976931348623157e308, 10**308, {"a": [1e300, 0.1]}, "😀"])
+def test_what_can_be_said_can_be_read(value: object) -> None:
+    assert Message.of("t", value).payload == value
+
+
+@pytest.mark.parametrize("body", ["1e999", "[" * 100_000, '"\\ud800"', "NaN", "9" * 5000, '{"a":1,"a":2}', "x"])
+def test_a_strangers_body_is_read_within_bounds(body: str) -> None:
+    with pytest.raises(InvalidJson):
+        _ = Message("t", body).payload
 
 
 def test_an_attempt_gives_its_messages_the_same_id_every_time() -> None:

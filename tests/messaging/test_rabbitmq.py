@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import aio_pika
 import pytest
 
 from tests.messaging.places import place_of
@@ -26,7 +27,8 @@ from umavez.messaging import (
     RelaySettings,
 )
 from umavez.messaging.rabbitmq import RabbitBroker, Topology
-from umavez.messaging.rabbitmq_topology import queue_arguments
+from umavez.messaging.rabbitmq.topology import queue_arguments
+from umavez.sql.flow import SqlFlow, Write
 
 OUTAGE = Backoff(first=0.05, cap=0.2)
 FORGETFUL = 8.0
@@ -128,7 +130,7 @@ def test_a_lost_acknowledgement_is_no_error_and_the_message_comes_again(
         subscription: Any = await broker.subscribe("mailer", ["t"])
         await broker.publish([Message("t", "1")])
         (delivery,) = await taken(subscription)
-        await subscription._link.close()
+        await subscription._connection.close()
         await subscription.finish([delivery])
         with pytest.raises(BrokerUnavailable):
             await subscription.take(1, 0.1)
@@ -230,3 +232,111 @@ async def until(met: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not met():  # noqa: ASYNC110 - counts, seen from outside
             await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def parking(tmp_path: Path, runner: asyncio.Runner) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path}/parked.db?journal=delete")
+    runner.run(database.migrate())
+    yield database
+    runner.run(database.close())
+
+
+async def publish_foreign(broker: RabbitBroker, topic: str, body: bytes, name: str) -> None:
+    channel = await broker._connection.channel()
+    exchange = await channel.get_exchange(broker._topology.messages)
+    await exchange.publish(aio_pika.Message(body, message_id=name), topic)
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "reason"),
+    [(b"\xff\xfe", "1", "not UTF-8"), (b"1", "ç", "ASCII"), (b"a\0b", "1", "NUL")],
+    ids=["not text", "strange id", "NUL"],
+)
+def test_a_foreign_message_that_cannot_be_read_goes_to_the_dead_letters_with_its_reason(
+    broker: RabbitBroker,
+    rabbitmq_prefix: str,
+    runner: asyncio.Runner,
+    body: bytes,
+    name: str,
+    reason: str,
+) -> None:
+    async def work() -> None:
+        topic = f"{rabbitmq_prefix}t"
+        subscription = await broker.subscribe("mailer", [topic])
+        await publish_foreign(broker, topic, body, name)
+        await broker.publish([Message(topic, "2")])
+        (good,) = await taken(subscription)
+        assert good.message.body == "2"
+        await subscription.finish([good])
+        channel = await broker._connection.channel()
+        dead = await (await channel.get_queue(broker._topology.dead_queue("mailer"))).get(timeout=5)
+        assert (dead.body, reason in str(dead.headers["x-umavez-reason"])) == (body, True)
+        await dead.ack()
+        await subscription.close()
+
+    runner.run(work())
+
+
+def test_what_was_prefetched_beside_a_killer_is_not_counted_to_death(
+    rabbitmq_url: str, rabbitmq_prefix: str, parking: Database, runner: asyncio.Runner
+) -> None:
+    topology = Topology(rabbitmq_prefix, delivery_limit=12)
+    topic = f"{rabbitmq_prefix}t"
+
+    async def work() -> None:
+        broker = RabbitBroker(rabbitmq_url, topology=topology, parking=parking)
+        await (await broker.subscribe("mailer", [topic])).close()
+        await broker.publish([Message(topic, str(number)) for number in range(6)])
+        for _ in range(8):  # a consumer that dies with everything it prefetched
+            subscription = await broker.subscribe("mailer", [topic])
+            async with asyncio.timeout(5):
+                while not await subscription.take(1, 0.2):
+                    pass
+            await subscription._connection.close()
+            await parking.run(_lapsed)
+        subscription = await broker.subscribe("mailer", [topic])
+        found = await taken(subscription, 6)
+        assert sorted(delivery.message.body for delivery in found) == [str(number) for number in range(6)]
+        attempts = sorted(delivery.attempts for delivery in found)
+        assert sum(attempts) <= 8 + 6 + 6, f"attempts that nobody began were counted: {attempts}"
+        await subscription.finish(found)
+        await subscription.close()
+        await broker.close()
+
+    runner.run(work())
+
+
+def _lapsed() -> SqlFlow[int]:
+    return (yield Write("UPDATE umavez_deliveries SET due_at = 0"))
+
+
+def test_the_order_of_an_aggregate_survives_parallel_handlers_and_a_failure(
+    rabbitmq_url: str, rabbitmq_prefix: str, parking: Database, runner: asyncio.Runner, eventually: Callable[..., Any]
+) -> None:
+    topic = f"{rabbitmq_prefix}t"
+    broker = RabbitBroker(rabbitmq_url, topology=Topology(rabbitmq_prefix), parking=parking)
+    seen: list[tuple[int, int]] = []
+    failed: set[int] = set()
+
+    async def handle(message: Message) -> None:
+        aggregate, number = message.payload
+        await asyncio.sleep(0.004 * ((number * 7) % 3))
+        if number == 5 and aggregate not in failed:
+            failed.add(aggregate)
+            raise ValueError("once")
+        seen.append((aggregate, number))
+
+    async def publish() -> None:
+        await (await broker.subscribe("mailer", [topic])).close()
+        await broker.publish(
+            [Message(topic, f"[{number % 3},{number // 3}]", aggregate=str(number % 3)) for number in range(90)]
+        )
+
+    runner.run(publish())
+    settings = ConsumerSettings(wait=0.05, backoff=Backoff(first=0.05, cap=0.1))
+    consumer = Consumer(broker, "mailer", [topic], handle, settings)
+    eventually(consumer.run, lambda: consumer.handled >= 90)
+    for aggregate in range(3):
+        assert [number for name, number in seen if name == aggregate] == list(range(30))
+    runner.run(broker.close())

@@ -6,9 +6,11 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +25,12 @@ from umavez.messaging import (
     Relay,
     RelaySettings,
 )
+from umavez.messaging.connections import ServerConnection
+from umavez.messaging.tables.backlog import Backlog
+from umavez.messaging.tables.claiming import PAGES
+from umavez.messaging.wakeups import WAKEUPS
+from umavez.sql.connection import Dialect, Sql
+from umavez.sql.flow import carry
 from umavez.testing import ManualClock
 
 QUICK = RelaySettings(poll=0.01, backoff=Backoff(first=10, limit=3), outage=Backoff(first=0.01, cap=0.02))
@@ -165,6 +173,20 @@ def test_published_rows_are_cleaned_away_when_they_are_old(
     assert states(place) == {}
 
 
+def test_the_lag_is_the_age_of_the_oldest_message_that_is_due(
+    place: Place, database: Database, clock: ManualClock, runner: asyncio.Runner
+) -> None:
+    relay = Relay(database, Wire())
+    assert runner.run(relay.lag()) == (0, 0)
+    append(place, Message("t", "1"), Message("t", "2"))
+    append(place, Message("t", "3", available_at=datetime.now(UTC) + timedelta(hours=1)))
+    lag = runner.run(relay.lag())
+    assert lag.waiting == 2
+    assert 0 <= lag.seconds < 60
+    runner.run(relay.step())
+    assert runner.run(relay.lag()) == (0, 0)
+
+
 def test_a_message_for_nobody_waits_until_somebody_subscribes(
     place: Place, database: Database, clock: ManualClock, runner: asyncio.Runner
 ) -> None:
@@ -222,3 +244,219 @@ def test_a_relay_on_sqlite_never_holds_the_file_while_the_loop_is_busy(tmp_path:
     began = time.monotonic()
     runner.run(work())
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("hinted", ["by the process", "by the database"])
+def test_a_message_goes_out_long_before_the_next_look(
+    place: Place, database: Database, runner: asyncio.Runner, hinted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hinted == "by the database":
+        if place.kind != "postgresql":
+            pytest.skip("only PostgreSQL tells of commits")
+        monkeypatch.setattr(WAKEUPS, "hint", lambda: None)
+
+    async def work() -> None:
+        wire, stop = Wire(), asyncio.Event()
+        relay = Relay(database, wire, RelaySettings(poll=60))
+        task = asyncio.create_task(relay.run(stop))
+        await asyncio.sleep(0.3)  # it has looked and found nothing
+        await asyncio.to_thread(append, place, Message("t", "1"))
+        async with asyncio.timeout(10):
+            while relay.published < 1:  # noqa: ASYNC110 - the relay tells nobody
+                await asyncio.sleep(0.005)
+        stop.set()
+        async with asyncio.timeout(10):
+            await task
+
+    runner.run(work())
+
+
+class Counted:
+    """Statements as they go to the server."""
+
+    def __init__(self, sql: Any) -> None:
+        self._sql = sql
+        self.texts: list[str] = []
+
+    async def rows(self, text: str, values: Sequence[Any] = ()) -> Any:
+        self.texts.append(text)
+        return await self._sql.rows(text, values)
+
+    async def count(self, text: str, values: Sequence[Any] = ()) -> Any:
+        self.texts.append(text)
+        return await self._sql.count(text, values)
+
+
+@pytest.mark.parametrize(("place", "most"), [("postgres", 2), ("mariadb", 5)], indirect=["place"])
+def test_a_look_is_one_statement_and_a_claim_few(
+    place: Place, database: Database, runner: asyncio.Runner, most: int
+) -> None:
+    """I12: each is a round trip between the commit and the delivery; a look that finds nothing begins nothing."""
+    backlog = Backlog(database.dialect)
+
+    async def claim() -> tuple[list[str], int]:
+        async with database._connection() as connection:
+            counted = Counted(cast("ServerConnection", connection)._sql)
+            connection._sql = counted  # type: ignore[attr-defined]  # of a ServerConnection
+            rows = await connection.carry(backlog.claim(10, 1000, "t"), atomic=True)
+            connection._sql = counted._sql  # type: ignore[attr-defined]  # the same
+            return counted.texts, len(rows)
+
+    assert [len(runner.run(claim())[0]), runner.run(claim())[1]] == [1, 0]
+    append(place, Message("t", "1"), Message("t", "2", aggregate="a"))
+    texts, claimed = runner.run(claim())
+    assert claimed == 2
+    assert len(texts) <= most + 1, texts  # one more, which asks for the front of the aggregate
+    assert runner.run(claim())[1] == 0
+
+
+@pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)
+def test_the_database_as_a_broker_takes_a_message_in_two_statements(
+    database: Database, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I12: who wants it, and the rows for them; large ones go in several statements and one transaction."""
+    broker = LocalBroker(database)
+
+    async def publish(*bodies: str) -> list[str]:
+        await broker.subscribe("s", ["t"])
+        async with database._connection() as connection:
+            counted = Counted(cast("ServerConnection", connection)._sql)
+            flow = broker._published([Message("t", body) for body in bodies])
+            connection._sql = counted  # type: ignore[attr-defined]  # of a ServerConnection
+            assert await connection.carry(flow, atomic=True) == [None] * len(bodies)
+            connection._sql = counted._sql  # type: ignore[attr-defined]  # the same
+            return [text.split()[0] for text in counted.texts]
+
+    assert runner.run(publish("1", "2")) == ["SELECT", "INSERT"]
+    monkeypatch.setattr("umavez.messaging.local.STATEMENT", 1)
+    assert runner.run(publish("3", "4")) == ["SELECT", "BEGIN", "INSERT", "INSERT", "COMMIT"]
+
+
+def test_one_lane_looks_at_a_time(place: Place, database: Database, eventually: Callable[..., Any]) -> None:
+    """I12: lanes that look together are in each other's way, and the first to find something waits for the others."""
+    looking, most = 0, 0
+
+    class Watched(Relay):
+        async def _claim(self) -> Any:
+            nonlocal looking, most
+            looking += 1
+            most = max(most, looking)
+            try:
+                return await super()._claim()
+            finally:
+                looking -= 1
+
+    append(place, *(Message("t", str(number)) for number in range(30)))
+    relay = Watched(database, Wire(), RelaySettings(lanes=4, batch=3, poll=0.005))
+    eventually(relay.run, lambda: relay.published == 30)
+    assert most == 1
+
+
+def test_no_pause_between_looks_sleeps_through_a_hint(
+    database: Database, eventually: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I12: the hint of this process comes before the commit; that of the commit itself must still be heard."""
+    pauses: list[tuple[asyncio.Event, float]] = []
+    stops: list[asyncio.Event] = []
+
+    async def paused(event: asyncio.Event, seconds: float) -> None:
+        pauses.append((event, seconds))
+        WAKEUPS.hint()
+        await asyncio.sleep(0)
+
+    async def run(stop: asyncio.Event) -> None:
+        stops.append(stop)
+        await Relay(database, Wire(), RelaySettings(lanes=1, clean_every=60)).run(stop)
+
+    monkeypatch.setattr("umavez.messaging.relay.paused", paused)
+    eventually(run, lambda: len({seconds for _, seconds in pauses}) > 4)
+    looks = [event for event, seconds in pauses if seconds < 1]
+    assert looks
+    assert not [event for event in looks if event in stops]
+
+
+def test_a_look_in_vain_beside_a_batch_that_is_out_is_short(tmp_path: Path) -> None:
+    """I5: all that waits may wait for that batch; looking through it again and again took longer than moving it."""
+    place = place_of(f"sqlite:///{tmp_path}/ordered.db")
+    place.empty()
+    append(place, *(Message("t", str(number), aggregate=f"a{number % 3}") for number in range(2000)))
+    texts: list[str] = []
+
+    class Told(Sql):
+        def rows(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+            texts.append(text)
+            return super().rows(text, values)
+
+    with closing(place.connect()) as connection:
+        sql, backlog = Told(connection), Backlog(Dialect.SQLITE)
+        assert len(carry(backlog.claim(9, 60_000, "first", chain=9), sql)) == 9
+        texts.clear()
+        assert carry(backlog.claim(9, 60_000, "second", chain=9, pages=1), sql) == []
+        assert len(texts) == 2, "the window, and the fronts of its aggregates"
+        texts.clear()
+        assert carry(backlog.claim(9, 60_000, "third", chain=9), sql) == []
+        assert len(texts) == 2 * PAGES
+
+
+def test_the_lane_that_looks_hears_when_a_batch_is_over(
+    place: Place, database: Database, eventually: Callable[..., Any]
+) -> None:
+    """I5: with a poll of a minute an ordered backlog drains only if each batch wakes the lane that looks."""
+    append(place, *(Message("t", str(number), aggregate="a") for number in range(40)))
+    in_vain = asyncio.Event()
+
+    class Watched(Relay):
+        async def _claim(self) -> Any:
+            claim = await super()._claim()
+            if claim is None:
+                in_vain.set()
+            return claim
+
+    class Slow(Wire):
+        async def publish(self, messages: Sequence[Message]) -> Sequence[str | None]:
+            in_vain.clear()
+            await in_vain.wait()  # the other lane has looked and is asleep
+            return await super().publish(messages)
+
+    wire = Slow()
+    relay = Watched(database, wire, RelaySettings(lanes=2, batch=5, poll=60))
+    eventually(relay.run, lambda: relay.published == 40)
+    assert [message.payload for message in wire.got] == list(range(40))
+
+
+@pytest.mark.parametrize("names", [0, 1, 10, 200])
+def test_what_an_ordered_claim_costs_does_not_grow_with_done_rows(tmp_path: Path, names: int) -> None:
+    """I5, by SQLite's own count of its steps: at most half more than unordered, and none for 5,000 done rows."""
+    steps = {done: _steps_of_claims(tmp_path / f"{done}.db", names, done) for done in (0, 5000)}
+    plain = _steps_of_claims(tmp_path / "plain.db", 0, 0)
+    assert steps[5000] <= 1.05 * steps[0]
+    assert steps[0] <= 1.5 * plain
+
+
+def _steps_of_claims(path: Path, names: int, done: int) -> int:
+    place = place_of(f"sqlite:///{path}")
+    place.empty()
+    counted = [0]
+
+    def count() -> int:
+        counted[0] += 1
+        return 0
+
+    def messages(many: int) -> list[Message]:
+        return [Message("t", str(one), aggregate=f"a{one % names}" if names else None) for one in range(many)]
+
+    with closing(place.connect()) as connection:
+        if done:
+            Outbox().append(connection, messages(done))
+            place.run(connection, "UPDATE umavez_outbox SET state = 'DONE', done_at = due_at")
+        Outbox().append(connection, messages(1000))
+        connection.commit()
+        connection.set_progress_handler(count, 100)
+        sql, backlog = Sql(connection), Backlog(Dialect.SQLITE)
+        for token in ("first", "second", "third"):
+            rows = carry(backlog.claim(200, 60_000, token, chain=200), sql)
+            assert len(rows) == 200
+            carry(backlog.done([row.seq for row in rows], token), sql)
+        connection.set_progress_handler(None, 0)
+        connection.commit()
+    return counted[0]

@@ -51,10 +51,19 @@ class Private:
     def freeze(self) -> None:
         """The server keeps its connections and answers nothing until `thaw`."""
         os.killpg(self.pid, signal.SIGSTOP)
+        self._signal_children(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """A frozen server goes on where it stood."""
+        self._signal_children(signal.SIGCONT)
         os.killpg(self.pid, signal.SIGCONT)
+
+    def _signal_children(self, number: signal.Signals) -> None:
+        """PostgreSQL's processes, one for each connection, leave the group of the one that started them."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        for child in children.read_text().split() if children.exists() else ():
+            with suppress(ProcessLookupError):
+                os.kill(int(child), number)
 
     def restart(self) -> None:
         """The server runs again on the same port and files, after `kill`."""

@@ -14,17 +14,33 @@ import httpx
 import pytest
 import uvicorn
 
+from umavez_systems.gates.connections import options, protocol_of
 from umavez_systems.server import create_app, prepare
 from umavez_systems.settings import Settings
 
 TABLES = (
+    "idempotencia_operacoes",
+    "clientes_historico",
     "propostas_historico",
     "propostas",
     "clientes",
     "processos_passos",
+    "processos_pagamentos",
+    "processos_glosas",
+    "processos_demonstrativos",
+    "processos_eventos",
     "processos",
     "processos_definicoes",
     "idempotency_records",
+    "fiscal_provas",
+    "fiscal_consumo",
+    "fiscal_atos",
+    "documentos_fiscais",
+    "faixas_numeracao",
+    "fiscal_organizacoes",
+    "umavez_numbers",
+    "umavez_sequence_ranges",
+    "umavez_sequences",
 )
 
 
@@ -48,27 +64,37 @@ def emptied(url: str) -> None:
 
 
 @pytest.fixture
-def settings(database: str) -> Settings:
-    """Settings for that database, with everything else as it comes."""
-    return Settings(database=database)
+def settings(database: str, tmp_path: Path) -> Settings:
+    """Settings for that database, with everything else as it comes; what is uploaded goes with the test."""
+    return Settings(database=database, storage=str(tmp_path / "listas"))
+
+
+@contextlib.contextmanager
+def listening(app: Any, settings: Settings) -> Iterator[tuple[str, int]]:
+    """The address of a real server with `app`, in a thread of this process."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    given = {**options(settings), "http": protocol_of(settings)}
+    server = uvicorn.Server(uvicorn.Config(app, **given))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    yield listener.getsockname()
+    server.should_exit = True
+    thread.join(30)
+    listener.close()
 
 
 @contextlib.contextmanager
 def served(settings: Settings) -> Iterator[httpx.Client]:
     """A client of the application behind a real server, in a thread of this process."""
     prepare(settings)
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning", lifespan="on"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
     limits = httpx.Limits(max_connections=64)
-    with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", limits=limits, timeout=60) as client:
+    with (
+        listening(create_app(settings), settings) as (host, port),
+        httpx.Client(base_url=f"http://{host}:{port}", limits=limits, timeout=60) as client,
+    ):
         yield client
-    server.should_exit = True
-    thread.join(30)
-    listener.close()
 
 
 @pytest.fixture

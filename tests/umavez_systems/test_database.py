@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
-from umavez import StoreUnavailable
+from umavez import StoreUnavailable, StoreUncertain
 from umavez_systems.database import Database, Duplicate, open_database
 from umavez_systems.server import prepare
 from umavez_systems.settings import Settings
@@ -77,3 +78,69 @@ def test_a_connection_that_broke_is_unavailable_once_and_replaced(postgres_url: 
             many(opened)
     finally:
         opened.close()
+
+
+@pytest.mark.postgres
+def test_a_connection_that_the_server_left_is_replaced_before_anybody_is_told(postgres_url: str) -> None:
+    """As after a failover: the first request of each connection must not pay for it."""
+    prepare(Settings(database=postgres_url))
+    opened = open_database(postgres_url, 1)
+    try:
+        with opened.statements() as connection:
+            row = connection.row("SELECT pg_backend_pid() AS pid")
+        assert row is not None
+        with psycopg.connect(postgres_url, autocommit=True) as rival:
+            rival.execute("SELECT pg_terminate_backend(%s, 5000)", (row["pid"],))
+        many(opened)
+    finally:
+        opened.close()
+
+
+@pytest.mark.postgres
+def test_a_commit_that_was_not_answered_may_stand(postgres_url: str) -> None:
+    prepare(Settings(database=postgres_url))
+    with psycopg.connect(postgres_url, autocommit=True) as setup:
+        setup.execute("CREATE TABLE leaving (n integer)")
+        setup.execute(
+            "CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
+        )
+        setup.execute(
+            "CREATE CONSTRAINT TRIGGER leaves AFTER INSERT ON leaving DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION leave()"
+        )
+    opened = open_database(postgres_url, 1)
+    try:
+        with pytest.raises(StoreUncertain), opened.transaction() as connection:
+            connection.rows("INSERT INTO leaving VALUES (1)")
+        many(opened)
+    finally:
+        opened.close()
+
+
+@pytest.mark.postgres
+def test_a_standby_is_unavailable_and_left(postgres_url: str) -> None:
+    prepare(Settings(database=postgres_url))
+    sign = "&" if "?" in postgres_url else "?"
+    opened = open_database(f"{postgres_url}{sign}options=-c%20default_transaction_read_only%3Don", 1)
+    try:
+        with pytest.raises(StoreUnavailable, match="no writes"), opened.transaction() as connection:
+            connection.rows(INSERT, ("a", "a@b"))
+        assert connection.raw.closed
+        assert many(opened) == 0
+    finally:
+        opened.close()
+
+
+@pytest.mark.postgres
+def test_several_hosts_in_one_url_are_migrated_and_served(postgres_url: str) -> None:
+    """The first host is not there; the one that takes writes is found."""
+    place = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    host, port = place.get("host", "127.0.0.1"), place.get("port", "5432")
+    url = f"postgresql:///{place['dbname']}?user={place['user']}&host=127.0.0.1,{host}&port=1,{port}"
+    if place.get("password"):
+        url += f"&password={place['password']}"
+    prepare(Settings(database=url))
+    opened = open_database(url, 1)
+    assert many(opened) == 0
+    opened.close()

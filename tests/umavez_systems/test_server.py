@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import inspect
 import re
 import signal
 import socket
@@ -15,9 +16,16 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from umavez_systems import command as serve
+from umavez_systems.fiscal.simulador import keeper
 from umavez_systems.settings import Settings
 
+TRACE = 0x0AF7651916CD43DD8448EB211C80319C
 UMAVEZ = Path(sys.executable).parent / "umavez"
 
 
@@ -47,10 +55,95 @@ def test_metrics_count_first_calls_and_replays(client: httpx.Client) -> None:
     assert 'umavez_events_total{kind="replayed",operation="submeter_proposta"} 1.0' in text
 
 
+def test_x_05_metrics_tell_of_what_stands_in_the_store(client: httpx.Client) -> None:
+    text = client.get("/metrics").text
+
+    assert "umavez_store_up 1.0" in text
+    assert "umavez_oldest_unknown_seconds 0.0" in text
+
+
+def test_x_05_every_worker_tells_the_counters_of_all(tmp_path: Path) -> None:
+    words = [UMAVEZ, "serve", "--port", "0", "--workers", "2"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().removeprefix("umavez serves ").strip()
+        try:
+            _eventually_by_both(address)
+            httpx.post(f"{address}/api/v1/clientes", json={"nome": "a", "email": "a@b"}, timeout=60)
+            httpx.post(f"{address}/api/v1/propostas", json={"cliente_id": 1, "valor": 1}, timeout=60)
+            for _ in range(8):
+                # A connection each, so that both workers take some.
+                path = f"{address}/api/v1/propostas/1/submeter"
+                httpx.post(path, json={"versao": 1}, headers={"Idempotency-Key": "k"}, timeout=60)
+            seen = {_counted(httpx.get(f"{address}/metrics", timeout=60).text) for _ in range(12)}
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+    assert seen == {(1.0, 7.0)}
+
+
+def _counted(text: str) -> tuple[float, ...]:
+    line = r'umavez_events_total{kind="%s",operation="submeter_proposta"} ([0-9.]+)'
+    return tuple(sum(map(float, re.findall(line % kind, text))) for kind in ("succeeded", "replayed"))
+
+
+def _eventually_by_both(address: str) -> None:
+    """Both workers import what they need at their own pace; the counters are those of whoever is there."""
+    for _ in range(20):
+        assert httpx.get(f"{address}/health", timeout=60).status_code == 200
+
+
+def test_x_05_a_request_is_a_span_with_the_engines_events_on_it(client: httpx.Client) -> None:
+    exporter = InMemorySpanExporter()
+    provider = trace.get_tracer_provider()
+    if not isinstance(provider, TracerProvider):
+        # Once for the whole process: the library takes no second one.
+        provider = TracerProvider()
+        trace.set_tracer_provider(provider)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    client.post("/api/v1/clientes", json={"nome": "a", "email": "a@b"})
+    client.post("/api/v1/propostas", json={"cliente_id": 1, "valor": 1})
+    caller = {"traceparent": f"00-{TRACE:032x}-b7ad6b7169203331-01"}
+    headers = {"Idempotency-Key": "k", **caller}
+    client.post("/api/v1/propostas/1/submeter", json={"versao": 1}, headers=headers)
+
+    span = exporter.get_finished_spans()[-1]
+    assert span.name == "POST /api/v1/propostas/{number}/submeter"
+    assert (span.attributes or {})["http.response.status_code"] == 200
+    # Frameworks may put spans of their own below it; the caller's trace holds them all.
+    told = [each for each in exporter.get_finished_spans() if each.context and each.context.trace_id == TRACE]
+    assert span in told
+    assert [event.name for each in told for event in each.events] == ["umavez.succeeded"]
+
+
 def test_metrics_are_closed_where_the_systems_are(database: str, serving: Any) -> None:
     with serving(Settings(database=database, api_keys="ana:0123456789abcdef")) as client:
         assert client.get("/metrics").status_code == 401
         assert client.get("/metrics", headers={"Authorization": "Bearer 0123456789abcdef"}).status_code == 200
+
+
+FROZEN = """
+import asyncio, gc
+from umavez_systems.server import create_app, create_served_app, prepare
+from umavez_systems.settings import Settings
+
+async def frozen(app):
+    async with app.router.lifespan_context(app):
+        return gc.get_freeze_count()
+
+prepare(Settings())
+print(asyncio.run(frozen(create_app())), asyncio.run(frozen(create_served_app())))
+"""
+
+
+def test_full_garbage_collections_of_a_server_do_not_look_at_what_stays(tmp_path: Path) -> None:
+    """B4: they held the event loop, and /health with it, for longer than anything else."""
+    words = [sys.executable, "-c", FROZEN]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120)
+    embedded, served = map(int, done.stdout.split())
+    assert embedded == 0, "another program's objects are its own"
+    assert served > 10_000
+    assert "umavez_systems.server:create_served_app" in inspect.getsource(serve)
 
 
 @pytest.fixture
@@ -66,9 +159,14 @@ def portal(tmp_path: Path) -> Iterator[str]:
         server.communicate()
 
 
-def test_every_command_on_the_start_page_works_as_printed(database: str, portal: str, serving: Any) -> None:
-    with serving(Settings(database=database, portal_url=portal)) as client:
+def test_every_command_on_the_start_page_works_as_printed(
+    database: str, portal: str, serving: Any, tmp_path: Path
+) -> None:
+    with serving(Settings(database=database, portal_url=portal, fiscal_dir=str(tmp_path / "fiscal"))) as client:
         run_start_page(client)
+    found = keeper.em_pe(tmp_path / "fiscal")
+    assert found is not None, "the page tries the authorities"
+    keeper.parar(found)  # it would end with this process, which goes on
 
 
 def run_start_page(client: httpx.Client) -> None:
@@ -100,6 +198,50 @@ def test_a_wrong_setting_is_one_sentence(tmp_path: Path, words: list[str], sente
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert "hunter2" not in done.stderr
+
+
+def test_an_address_that_is_taken_is_one_sentence_and_nothing_is_said_to_be_served(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = [UMAVEZ, "serve", "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be listened on" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_is_said_to_be_served_takes_connections_already(tmp_path: Path, workers: str) -> None:
+    words = [UMAVEZ, "serve", "--port", "0", "--workers", workers]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().removeprefix("umavez serves ").strip()
+        try:
+            # No second try: the connection is taken at once, and answered as soon as the application is ready.
+            assert httpx.get(f"{address}/health", timeout=60).json() == {"status": "ok"}
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+
+
+@pytest.mark.postgres
+def test_a_database_of_the_local_server_needs_no_host(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """postgresql:///loja, as the help has it: libpq knows where and as whom."""
+    user, _, place = postgres_url.partition("://")[2].rpartition("@")
+    monkeypatch.setenv("PGHOST", place.partition(":")[0])
+    monkeypatch.setenv("PGPORT", place.partition(":")[2].partition("/")[0])
+    monkeypatch.setenv("PGUSER", user.partition(":")[0])
+    words = [UMAVEZ, "serve", "--port", "0", "--database", f"postgresql:///{place.partition('/')[2]}"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().removeprefix("umavez serves ").strip()
+        try:
+            assert httpx.get(f"{address}/ready", timeout=60).json() == {"status": "ready"}
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
 
 
 def test_serve_starts_from_nothing_and_stops_gracefully(tmp_path: Path) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from umavez.cli import doctor, leases, migrate, reconcile, records, records_change, relay, sequences, sweep, tokens
+from umavez.cli import console, extensions, migrate, reconcile, relay, sweep
+from umavez.cli.doctor import command as doctor
+from umavez.cli.leases import command as leases
+from umavez.cli.records import change as records_change
+from umavez.cli.records import command as records
+from umavez.cli.sequences import command as sequences
+from umavez.cli.tokens import command as tokens
 from umavez.errors import ConfigurationError, InvalidKey, UmavezError
 
-GROUPS = (doctor, migrate, records, records_change, tokens, leases, sequences, relay, reconcile, sweep)
+GROUPS = (doctor, migrate, records, records_change, tokens, leases, sequences, relay, reconcile, sweep, console)
 """Modules whose `add` puts commands on the app, in the order of the help text."""
 
 
@@ -68,17 +74,7 @@ def umavez(
     """
 
 
-def _commands_of_others() -> None:
-    """Commands that stand above this layer (the systems') add themselves through the entry point `umavez.commands`."""
-    for entry in entry_points(group="umavez.commands"):
-        try:
-            entry.load()(app)
-        except ModuleNotFoundError as missing:
-            # Installed without the extra that brings its dependencies: then the command is not offered.
-            if missing.name is None or missing.name.partition(".")[0] in ("umavez", "umavez_systems"):
-                raise
-
-
 for group in GROUPS:
     group.add(app)
-_commands_of_others()
+for add in extensions.commands():
+    add(app)

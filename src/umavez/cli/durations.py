@@ -10,7 +10,7 @@ import typer
 from umavez.core.record import Instant, Millis
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+_WRITTEN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([smhd])")
 
 
 def seconds(text: str | float) -> float:

@@ -1,16 +1,15 @@
-"""`umavez migrate`: create or upgrade the tables."""
+"""`umavez migrate`: create or upgrade every table, the engine's and the systems'."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from umavez.cli.database import holds_tables
-from umavez.cli.options import StoreUrl, named, opened
-
-INSTRUMENTS = (
-    "Messages and numbers have tables of their own: run umavez outbox migrate or umavez sequences migrate to use them."
-)
-"""What else there is to make, where there are tables at all."""
+from umavez.cli.extensions import migrations
+from umavez.cli.options import StoreUrl, named
+from umavez.migration import migrate as migrate_all
+from umavez.stores import as_made
 
 
 def add(app: typer.Typer) -> None:
@@ -18,15 +17,19 @@ def add(app: typer.Typer) -> None:
     app.command()(migrate)
 
 
-def migrate(store: StoreUrl = None) -> None:
-    """Create or upgrade the tables of a store. Safe to repeat.
+def migrate(
+    store: StoreUrl = None,
+    systems: Annotated[
+        bool, typer.Option(help="Also the tables of the systems, where they are installed and the database holds them.")
+    ] = True,
+) -> None:
+    """Create or upgrade every table: records, messages, sequences and the systems'. Safe to repeat, and from several
+    hosts at once.
 
     \b
     Examples:
-      umavez migrate --store sqlite:///loja.db
+      umavez migrate --store sqlite:///loja.db?journal=delete
       UMAVEZ_STORE=postgresql://user@host/loja umavez migrate
     """
-    with opened(store) as records:
-        print(records.migrate())
-    if holds_tables(named(store)):
-        print(INSTRUMENTS)
+    for sentence in migrate_all(as_made(named(store)), *(migrations() if systems else ())):
+        print(sentence)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated
 from urllib.parse import unquote
 
@@ -13,10 +12,9 @@ import typer
 
 from umavez.cli.durations import seconds
 from umavez.errors import ConfigurationError
-from umavez.stores import Store, open_store, without_password
+from umavez.stores import SECRET_PARAMETER, Store, existing, open_reader, open_store, without_password
 
 VARIABLE = "UMAVEZ_STORE"
-_SECRET = re.compile(r"(?i)([?&](?:ssl)?password=)([^&#]*)")
 
 StoreUrl = Annotated[
     str | None,
@@ -38,13 +36,25 @@ OlderThan = Annotated[
 
 
 @contextmanager
-def opened(url: str | None) -> Iterator[Store]:
-    """The store of `--store`, closed afterwards. Raises ConfigurationError when there is no URL."""
-    store = open_store(named(url))
-    try:
+def open_to_look(url: str | None) -> Iterator[Store]:
+    """The store of `--store` for a command that only looks, closed afterwards. Raises ConfigurationError.
+
+    Where it is a file, nothing is made: a name that was mistyped must not become an empty store.
+    """
+    with closing(open_reader(named(url))) as store:
         yield store
-    finally:
-        store.close()
+
+
+@contextmanager
+def open_to_change(url: str | None) -> Iterator[Store]:
+    """The store of `--store` for a command that decides something; it must be there as well."""
+    with closing(open_store(existing_url(url))) as store:
+        yield store
+
+
+def existing_url(url: str | None) -> str:
+    """The URL that was given, of a store that is there. Raises ConfigurationError when it is not, or was not named."""
+    return existing(named(url))
 
 
 def named(url: str | None) -> str:
@@ -61,7 +71,7 @@ def named_in_environment() -> str | None:
 
 def shown(url: str) -> str:
     """`url` as it may be printed: no password, neither before the host nor among the parameters."""
-    return _SECRET.sub(r"\1***", without_password(url))
+    return without_password(url)
 
 
 def scrubbed(text: str, url: str) -> str:
@@ -72,7 +82,7 @@ def scrubbed(text: str, url: str) -> str:
 
 
 def _secrets(url: str) -> list[str]:
-    written = [found.group(2) for found in _SECRET.finditer(url)]
+    written = [found.group(2) for found in SECRET_PARAMETER.finditer(url)]
     user, at, _ = url.partition("://")[2].rpartition("@")
     if at and ":" in user:
         written.append(user.partition(":")[2])

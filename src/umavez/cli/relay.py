@@ -1,26 +1,27 @@
-"""`umavez relay run` and `umavez outbox list|show|retry|dead|discard|migrate`: messages on their way."""
+"""`umavez relay run` and `umavez outbox list|show|retry|dead|discard`: messages on their way."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from umavez.cli.options import AsJson, StoreUrl, named
-from umavez.cli.records_change import refuse_unsigned
-from umavez.cli.records_view import plain
-from umavez.errors import ConfigurationError, UmavezError
+from umavez.cli.decisions import refuse_unsigned
+from umavez.cli.options import AsJson, StoreUrl, existing_url
+from umavez.cli.table import plain
+from umavez.errors import ConfigurationError, SchemaOutdated, StoreError, UmavezError
 from umavez.messaging.broker import Broker
 from umavez.messaging.database import Database
-from umavez.messaging.inspection import STATES, Entry, Inspection
+from umavez.messaging.inspection import STATES, Entry, Inspection, Lag
 from umavez.messaging.local import LocalBroker
 from umavez.messaging.relay import Relay, RelaySettings
 from umavez.messaging.stopping import stop_on_signals
-from umavez.sql_flow import SqlFlow
+from umavez.sql.flow import SqlFlow
 
 relay_group = typer.Typer(no_args_is_help=True, help="Hand messages from the outbox to the broker.")
 outbox_group = typer.Typer(no_args_is_help=True, help="Look at messages, and decide about dead ones.")
@@ -34,9 +35,18 @@ BrokerUrl = Annotated[
         help="amqp://… for RabbitMQ, or local for the store's own database. Prefer the variable for a password.",
     ),
 ]
+Prefix = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        envvar="UMAVEZ_BROKER_PREFIX",
+        help="How exchanges and queues in RabbitMQ begin; the same for all who share them.",
+    ),
+]
 Subscriber = Annotated[
     str | None, typer.Option(metavar="NAME", help="Look at the deliveries of this subscriber, not at the outbox.")
 ]
+Told = Callable[[Lag, int], None]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="Which message.")]
 
 
@@ -55,7 +65,6 @@ def add(app: typer.Typer) -> None:
     outbox_group.command("retry")(retry_messages)
     outbox_group.command("dead")(list_dead)
     outbox_group.command("discard")(discard_message)
-    outbox_group.command("migrate")(migrate_messages)
 
 
 def _only_a_group() -> None:
@@ -68,10 +77,17 @@ def run_relay(
     batch: Annotated[int, typer.Option(min=1, max=5000, help="Messages per claim.")] = 500,
     lanes: Annotated[int, typer.Option(min=1, max=16, help="Claims on their way at once.")] = 2,
     keep: Annotated[float, typer.Option(min=0, help="Seconds that published messages stay.")] = 3600,
+    lease: Annotated[
+        float, typer.Option(min=5, help="Seconds after which another relay takes over what a dead one claimed.")
+    ] = 30,
+    prefix: Prefix = "umavez",
+    metrics_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Serve the lag to Prometheus on this port of 127.0.0.1.")
+    ] = None,
 ) -> None:
     """Publish what is in the outbox until SIGTERM or Ctrl-C, then finish what was claimed.
 
-    Any number may run side by side.
+    Any number may run side by side. Make the tables first: umavez migrate.
 
     \b
     Examples:
@@ -79,18 +95,36 @@ def run_relay(
       UMAVEZ_BROKER=amqp://user:password@host/ umavez relay run
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    settings = RelaySettings(batch=batch, lanes=lanes, keep=keep)
-    published = asyncio.run(_relayed(named(store), broker, settings))
+    settings = RelaySettings(batch=batch, lanes=lanes, keep=keep, lease=lease)
+    published = asyncio.run(_relay(existing_url(store), broker, prefix, settings, metrics_port))
     print(f"{published} messages were published.")
 
 
-async def _relayed(url: str, broker_url: str, settings: RelaySettings) -> int:
-    database = Database(url)
-    broker = _broker(broker_url, database)
-    relay = Relay(database, broker, settings)
-    stop = asyncio.Event()
-    stop_on_signals(stop)
+def _metrics(port: int) -> Told:
     try:
+        from prometheus_client import start_http_server  # noqa: PLC0415 - only where metrics are asked for
+
+        from umavez.messaging.metrics import RelayMetrics  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as missing:
+        raise ConfigurationError(
+            f"Metrics need {missing.name}, which is not installed; run: pip install 'umavez[metrics]'."
+        ) from missing
+    try:
+        start_http_server(port, "127.0.0.1")
+    except OSError as taken:
+        raise ConfigurationError(f"Port {port} cannot be served ({taken.strerror}); choose another.") from taken
+    return RelayMetrics()
+
+
+async def _relay(url: str, broker_url: str, prefix: str, settings: RelaySettings, metrics_port: int | None) -> int:
+    stop = asyncio.Event()
+    # Before anybody can see that it runs: whoever sees it may stop it.
+    stop_on_signals(stop)
+    database = Database(url)
+    broker = _broker(broker_url, database, prefix)
+    relay = Relay(database, broker, settings, told=None if metrics_port is None else _metrics(metrics_port))
+    try:
+        await _refuse_missing_tables(relay)
         await relay.run(stop)
     finally:
         await broker.close()
@@ -98,18 +132,28 @@ async def _relayed(url: str, broker_url: str, settings: RelaySettings) -> int:
     return relay.published
 
 
-def _broker(url: str, database: Database) -> Broker:
-    if url == "local":
+async def _refuse_missing_tables(relay: Relay) -> None:
+    """Raises SchemaOutdated: waiting would not make them. A database that is away is waited for by the relay."""
+    try:
+        await relay.lag()
+    except SchemaOutdated:
+        raise
+    except StoreError:
+        return
+
+
+def _broker(url: str, database: Database, prefix: str) -> Broker:
+    if url in ("local", "local:"):
         return LocalBroker(database)
     if not url.startswith(("amqp://", "amqps://")):
         raise ConfigurationError("The broker is neither local nor an amqp:// URL; pass --broker or set UMAVEZ_BROKER.")
     try:
-        from umavez.messaging.rabbitmq import RabbitBroker  # noqa: PLC0415 - only where RabbitMQ is used
+        from umavez.messaging.rabbitmq import RabbitBroker, Topology  # noqa: PLC0415 - only where RabbitMQ is used
     except ModuleNotFoundError as missing:
         raise ConfigurationError(
             f"RabbitMQ needs {missing.name}, which is not installed; run: pip install 'umavez[rabbitmq]'."
         ) from missing
-    return RabbitBroker(url)
+    return RabbitBroker(url, topology=Topology(prefix))
 
 
 def list_messages(
@@ -130,7 +174,7 @@ def list_messages(
     wanted = None if state is None else state.upper()
     if wanted is not None and wanted not in STATES:
         raise ConfigurationError(f"{state!r} is not a state; use one of {', '.join(STATES).lower()}.")
-    entries, counts = _answer(store, subscriber, lambda look: _list(look, wanted, topic, limit))
+    entries, counts = _ask(store, subscriber, lambda look: _list(look, wanted, topic, limit))
     if as_json:
         print(json.dumps({"messages": [_brief(entry) for entry in entries], "counts": counts}, indent=2))
         return
@@ -160,7 +204,7 @@ def show_message(
     body: Annotated[bool, typer.Option("--body", help="Also the body, which may hold personal data.")] = False,
 ) -> None:
     """Show one message as JSON."""
-    entry: Entry | None = _answer(store, subscriber, lambda look: look.entry(message))
+    entry: Entry | None = _ask(store, subscriber, lambda look: look.entry(message))
     if entry is None:
         raise NoSuchMessage(f"There is no message {message}; see: umavez outbox list.")
     print(json.dumps(_brief(entry) | ({"body": entry.body, "headers": entry.headers} if body else {}), indent=2))
@@ -175,7 +219,7 @@ def retry_messages(
     """Let a dead message, or all of them, wait for its turn again."""
     if (message is None) != everything:
         raise ConfigurationError("Say which message to retry, or --all, but not both.")
-    many = _answer(store, subscriber, lambda look: look.retry(message))
+    many = _ask(store, subscriber, lambda look: look.retry(message))
     if message is not None and not many:
         raise NoSuchMessage(f"There is no dead message {message}; see: umavez outbox dead.")
     print(f"{many} messages wait again.")
@@ -190,28 +234,19 @@ def discard_message(
 ) -> None:
     """Give a dead message up for good; later messages of its aggregate go on."""
     refuse_unsigned(by, reason)
-    if not _answer(store, subscriber, lambda look: look.discard(message, by, reason)):
+    if not _ask(store, subscriber, lambda look: look.discard(message, by, reason)):
         raise NoSuchMessage(f"There is no dead message {message}; see: umavez outbox dead.")
     print(f"{message} is discarded.")
 
 
-def migrate_messages(store: StoreUrl = None) -> None:
-    """Create or upgrade the tables of messaging. Safe to repeat."""
-
-    async def work(database: Database) -> str:
-        return await database.migrate()
-
-    print(asyncio.run(_closing(named(store), work)))
-
-
-def _answer(store: str | None, subscriber: str | None, flow: Any) -> Any:
+def _ask(store: str | None, subscriber: str | None, flow: Any) -> Any:
     async def work(database: Database) -> Any:
-        return await database.run(flow(Inspection(database.dialect, subscriber)))
+        return await database.run(lambda: flow(Inspection(database.dialect, subscriber)))
 
-    return asyncio.run(_closing(named(store), work))
+    return asyncio.run(_work_on(existing_url(store), work))
 
 
-async def _closing(url: str, work: Any) -> Any:
+async def _work_on(url: str, work: Any) -> Any:
     database = Database(url)
     try:
         return await work(database)

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from umavez._sync.once import Once
 from umavez.cli.durations import seconds
-from umavez.cli.options import AsJson, OlderThan, StoreUrl, named
-from umavez.cli.reconcile import Every, stopped_by_signal
-from umavez.once import Once
-from umavez.sweep import KIND, Sweeper, Swept
+from umavez.cli.options import AsJson, OlderThan, StoreUrl, existing_url
+from umavez.cli.reconcile import Every, stop_on_signal
+from umavez.core.sweeping import KIND
+from umavez.sweep import Sweeper, Swept
 
 
 def add(app: typer.Typer) -> None:
@@ -38,15 +39,15 @@ def sweep(
       umavez sweep --every 1h
     """
 
-    def told(swept: Swept) -> None:
+    def report_run(swept: Swept) -> None:
         print(json.dumps(swept._asdict()) if as_json else sentence(swept), flush=True)
 
-    with Once(named(store), scope=KIND) as once:
+    with Once(existing_url(store), scope=KIND) as once:
         sweeper = Sweeper(once, batch=batch, pause=pause, limit=limit, older_than=older_than or 0.0)
         if every is None:
-            told(sweeper.run())
+            report_run(sweeper.run())
         else:
-            sweeper.serve(stopped_by_signal(), every, told)
+            sweeper.serve(stop_on_signal(), every, report_run)
 
 
 def sentence(swept: Swept) -> str:

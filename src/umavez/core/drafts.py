@@ -9,7 +9,11 @@ from umavez.core.policy import Policy
 from umavez.core.record import Draft, Millis, Record, Settled, Status
 
 _new = tuple.__new__
-"""Makes a named tuple in half the time of its constructor; each first call makes two drafts."""
+"""Makes a named tuple without its constructor, which is Python code and takes 0.15 to 0.3 µs longer.
+
+A first call makes a dozen named tuples on its way: with constructors everywhere it took 12 % more on `memory:` (32.8
+against 29.3 µs, lowest of 64 rounds), a replay 7 %. The order of fields is that of `record.py`; tests hold it.
+"""
 
 _PENDING, _SUCCESS, _FAILED = Status.PENDING, Status.SUCCESS, Status.FAILED
 """Looked up once: Python 3.11 runs code of its own each time a member of an enum is named."""
@@ -32,18 +36,18 @@ def claiming(intent: Intent, policy: Policy, stamp: str, attempt: int = 1) -> Dr
             intent.key,
             stamp,
             _PENDING,
-            True,
+            True,  # claims
             attempt,
             policy.lease_ms,
-            None,
+            None,  # keep
             intent.fingerprint,
             intent.process_instance,
             intent.activity,
-            None,
-            None,
-            None,
-            None,
-            False,
+            None,  # settled
+            None,  # error
+            None,  # progress
+            None,  # evidence
+            False,  # fresh
         ),
     )
 
@@ -87,9 +91,9 @@ def settling(
             was.key,
             stamp,
             _SUCCESS if settled.ok else _FAILED,
-            False,
+            False,  # claims
             was.attempt,
-            None,
+            None,  # lease
             keep,
             was.fingerprint,
             was.process_instance,
@@ -98,7 +102,7 @@ def settling(
             error,
             was.progress,
             evidence or was.evidence,
-            False,
+            False,  # fresh
         ),
     )
 
@@ -142,17 +146,15 @@ def drafted(record: Record, stamp: str) -> Draft:
         record.key,
         stamp,
         record.status,
-        False,
-        record.attempt,
-        None,
-        None,
-        record.fingerprint,
-        record.process_instance,
-        record.activity,
-        record.settled,
-        record.error,
-        record.progress,
-        record.evidence,
+        claims=False,
+        attempt=record.attempt,
+        fingerprint=record.fingerprint,
+        process_instance=record.process_instance,
+        activity=record.activity,
+        settled=record.settled,
+        error=record.error,
+        progress=record.progress,
+        evidence=record.evidence,
     )
 
 

@@ -1,7 +1,7 @@
 """Flow: a conversation with a store, with the I/O left out.
 
-A flow yields `Read` or `Swap` and is sent what the store answered. The two drivers, `drive` in
-`once.py` and `aio.py`, are all that knows how to reach a store.
+A flow yields `Read` or `Swap` and is sent what the store answered. `drive` in `umavez/_async/attempt.py` carries
+it to a store; its synchronous twin is written from it.
 """
 
 from __future__ import annotations

@@ -37,10 +37,20 @@ def prove(claim: Claim) -> SwapFlow[None]:
     """Renew under the same stamp, so that the claim in memory stays true whether the transaction commits or not.
 
     The store holds the record for the rest of the transaction: nobody takes over before it ends. Raises ClaimLost.
+    A heartbeat may come between; it changes the stamp and not the fence, which is this claim's alone.
     """
-    reply = yield Swap(claim.draft.stamp, claim.draft._replace(claims=False))
-    if not isinstance(reply, Swapped):
-        raise ClaimLost(claim.draft.key)
+    stamp = claim.draft.stamp
+    for _ in range(ROUNDS):
+        reply = yield Swap(stamp, claim.draft._replace(claims=False, stamp=stamp))
+        if isinstance(reply, Swapped):
+            return
+        current = reply.current
+        if current is None or current.fence != claim.fence or current.status is not Status.PENDING:
+            break
+        if current.stamp == stamp:
+            return
+        stamp = current.stamp
+    raise ClaimLost(claim.draft.key)
 
 
 def take_away(key: Key, by: str, reason: str, stamp: str) -> Flow[None]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Literal
 
 from umavez.core.record import Millis
-from umavez.errors import ConfigurationError, NotDeclared
+from umavez.errors import ConfigurationError, NotDeclared, UmavezError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Policy:
     mismatch: "reject" a key used with other content (KeyReused) or "replay" it all the same.
     max_body: longest stored value in bytes; a longer one is returned once and not kept.
     heartbeat: whether the lease is renewed while the code runs.
+    patience: how long a callable unknown= may take to answer; after that the outcome stays unknown.
     """
 
     unknown: Unknown
@@ -66,6 +67,7 @@ class Policy:
     mismatch: Mismatch = "reject"
     max_body: int = 1_000_000
     heartbeat: bool = True
+    patience: float = 30.0
     lease_ms: Millis = field(init=False)
     keep_ms: Millis = field(init=False)
 
@@ -78,8 +80,12 @@ class Policy:
             raise ConfigurationError(
                 "lease must be at least 0.05 s, keep above 0, wait not below 0, all under 100 years."
             )
+        if not 0 < self.patience < FOREVER:
+            raise ConfigurationError("patience must be above 0 s and under 100 years.")
         if self.max_retries < 0 or self.max_body < 0:
             raise ConfigurationError("max_retries and max_body must not be negative.")
+        for option in ("final", "free"):
+            object.__setattr__(self, option, _kinds(option, getattr(self, option)))
         # Computed here, once, because every call needs them.
         object.__setattr__(self, "lease_ms", int(self.lease * 1000))
         object.__setattr__(self, "keep_ms", int(self.keep * 1000))
@@ -94,11 +100,37 @@ class Policy:
         return self.unknown == "rerun"
 
 
-def declare(operation: str, options: dict[str, Any]) -> Policy:
+def _kinds(option: str, given: Any) -> Exceptions:
+    """One exception type, or any collection of them, as a tuple."""
+    kinds = (given,) if isinstance(given, type) else tuple(given) if isinstance(given, Iterable) else (given,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise ConfigurationError(f"{option}= takes exception types; {kind!r} is none.")
+    return kinds
+
+
+OPTIONS = tuple(option.name for option in fields(Policy) if option.init)
+"""What an operation may say about itself, by name."""
+
+
+def named(error: BaseException, kinds: Exceptions) -> bool:
+    """Whether `kinds` (of final= or free=) name `error`.
+
+    An error of umavez's own must be named as such: `Exception` means what the operation's code raises, and a store that
+    failed after the effect proves neither that it is final nor that nothing happened.
+    """
+    if isinstance(error, UmavezError):
+        return any(issubclass(kind, UmavezError) and isinstance(error, kind) for kind in kinds)
+    return isinstance(error, kinds)
+
+
+def declare(operation: str, options: Mapping[str, Any]) -> Policy:
     """The policy that `options` describe. Raises NotDeclared when they leave out `unknown`."""
-    known = {option.name for option in fields(Policy) if option.init}
-    if strange := sorted(options.keys() - known):
-        raise ConfigurationError(f"{operation}: unknown option {strange[0]!r}; known are {', '.join(sorted(known))}.")
+    if strange := sorted(options.keys() - set(OPTIONS)):
+        raise ConfigurationError(
+            f"{operation}: unknown option {strange[0]!r}; known are "
+            f"{', '.join(sorted({*OPTIONS, 'codec', 'reference', 'replay'}))}."
+        )
     if options.get("unknown") is None:
         raise NotDeclared(
             f'{operation} does not say what an unknown outcome means: pass unknown="rerun" (repeating is harmless), '

@@ -3,11 +3,14 @@
 Each function is a flow (see `flow.py`) or a pure judgement. Nothing else in umavez decides about
 leases, replay, expiry or mismatch.
 
-    (nothing) --admit--> PENDING --settle--> SUCCESS or FAILED with an outcome (a refusal)
+    (nothing) --admit--> PENDING --settling--> SUCCESS or FAILED with an outcome (a refusal)
                          |  |  |
-                         |  |  +--fail--> FAILED without outcome; admit takes it while retries are left
-                         |  +--doubt----> UNKNOWN; admit reruns, asks or refuses, as the policy says
+                         |  |  +--failing--> FAILED without outcome; admit takes it while retries are left
+                         |  +--doubting----> UNKNOWN; admit reruns, asks or refuses, as the policy says
                          +--(lease over): as UNKNOWN
+
+The shells (`umavez/_async/admission.py`, `attempt.py`) send the first swap of `admit` and of `change` themselves,
+because most calls end with it, and hand whatever else comes back to `glimpsed`, `admitted` and `changed`.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from typing import NamedTuple
 
 from umavez.core import drafts
 from umavez.core.drafts import Intent as Intent  # noqa: PLC0414 # a word of the protocol, though drafts need it first
-from umavez.core.fingerprint import same_meaning
+from umavez.core.encoding.fingerprint import same_meaning
 from umavez.core.flow import Stale, Swap, SwapFlow, Swapped, SwapReply
 from umavez.core.policy import Policy
-from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
+from umavez.core.record import Draft, Instant, Millis, Record, Status
 from umavez.errors import ClaimLost
 
 ROUNDS = 8
@@ -93,12 +96,13 @@ class Doubt(NamedTuple):
     record: Record
 
 
+Judgement = Replay | Busy | Mismatched | Exhausted | Doubtful | Take | Doubt
+"""What a record means for somebody: a verdict at once, or a step to be taken."""
+
 _FIRST = Take(1)
 
 
-def judge(
-    record: Record, intent: Intent, policy: Policy, now: Instant
-) -> Replay | Busy | Mismatched | Exhausted | Doubtful | Take | Doubt:
+def judge(record: Record, intent: Intent, policy: Policy, now: Instant) -> Judgement:
     """What `record` means for somebody who comes with `intent` at `now`."""
     if record.is_expired(now):
         return Take(1)
@@ -128,20 +132,23 @@ def admit(intent: Intent, policy: Policy, stamp: str) -> SwapFlow[Verdict]:
     """Ask for the right to run. A new key costs one swap, a replay one swap that writes nothing."""
     draft = drafts.claiming(intent, policy, stamp)
     reply = yield Swap(None, draft)
-    return (yield from admitted(intent, policy, draft, reply))
+    if isinstance(reply, Swapped):
+        return Granted(Claim(draft, reply.fence, reply.now))
+    return (yield from admitted(intent, policy, draft, reply, glimpsed(intent, policy, draft, reply)))
 
 
-def glimpsed(intent: Intent, policy: Policy, draft: Draft, reply: Stale) -> Verdict | None:
-    """The verdict, where what stands in the way of a first claim settles it; None: `admitted` has to go on."""
+def glimpsed(intent: Intent, policy: Policy, draft: Draft, reply: Stale) -> Judgement | None:
+    """What stands in the way of `draft`, judged; None where that is nothing any more, or the draft itself."""
     record = reply.current
     if record is None or record.stamp == draft.stamp:
         return None
-    judgement = judge(record, intent, policy, reply.now)
-    return None if isinstance(judgement, (Take, Doubt)) else judgement  # a union costs three times as much here
+    return judge(record, intent, policy, reply.now)
 
 
-def admitted(intent: Intent, policy: Policy, draft: Draft, reply: SwapReply) -> SwapFlow[Verdict]:
-    """The rest of `admit`, from the `reply` to its first claim, `draft`, on."""
+def admitted(
+    intent: Intent, policy: Policy, draft: Draft, reply: SwapReply, judgement: Judgement | None
+) -> SwapFlow[Verdict]:
+    """The rest of `admit`, after the first claim, `draft`, was answered by `reply` and that was `glimpsed`."""
     stamp, expected = draft.stamp, None
     step: Take | Doubt = _FIRST
     # Each round begins with looking at a reply: a claim won in the last one must not be left behind unheld.
@@ -152,18 +159,18 @@ def admitted(intent: Intent, policy: Policy, draft: Draft, reply: SwapReply) -> 
         if record is None:
             # Swept between the swap and the look: nothing stands there, so begin again.
             expected, draft, step = None, drafts.claiming(intent, policy, stamp), _FIRST
-        elif record.stamp == stamp:
+        elif judgement is None:
             # The swap was done; its answer was lost on the way and it was sent again.
             if not _wrote(record, draft, begins=expected is None or draft.fresh):
                 return _unsure(record, policy)
             return _achieved(step, draft, record.fence, reply.now)
+        elif not isinstance(judgement, (Take, Doubt)):
+            return judgement
         else:
-            judgement = judge(record, intent, policy, reply.now)
-            if not isinstance(judgement, (Take, Doubt)):
-                return judgement
             expected, step, draft = record.stamp, judgement, _stepping(intent, policy, stamp, record, judgement)
         if left:
             reply = yield Swap(expected, draft)
+            judgement = glimpsed(intent, policy, draft, reply) if isinstance(reply, Stale) else None
     return Busy(policy.lease_ms)
 
 
@@ -200,46 +207,11 @@ def _achieved(step: Take | Doubt, draft: Draft, fence: int, now: Instant) -> Ver
     return Granted(claim, step.doubtful)
 
 
-def renew(claim: Claim, stamp: str) -> SwapFlow[Claim]:
-    """Extend the lease. Like all below, raises ClaimLost when somebody has taken over."""
-    return change(claim, drafts.renewing(claim.draft, stamp))
-
-
-def checkpoint(claim: Claim, progress: str, stamp: str) -> SwapFlow[Claim]:
-    """Keep how far the attempt got, for whoever continues; extends the lease too."""
-    return change(claim, drafts.checkpointing(claim.draft, stamp, progress))
-
-
-def rerun(claim: Claim, evidence: str, stamp: str) -> SwapFlow[Claim]:
-    """Turn a claim to ask into a claim to run: the far side never did it. Counts one more attempt."""
-    return change(claim, drafts.rerunning(claim.draft, stamp, evidence))
-
-
-def settle(
-    claim: Claim,
-    settled: Settled,
-    keep: Millis,
-    stamp: str,
-    *,
-    error: str | None = None,
-    evidence: str | None = None,
-) -> SwapFlow[Claim]:
-    """Keep the outcome; from now on everybody is told Replay. `error` is what people read of a refusal."""
-    return change(claim, drafts.settling(claim.draft, stamp, settled, keep, error, evidence))
-
-
-def fail(claim: Claim, error: str, keep: Millis, stamp: str) -> SwapFlow[Claim]:
-    """Record a failure that frees the key for another attempt while retries are left."""
-    return change(claim, drafts.failing(claim.draft, stamp, error, keep))
-
-
-def doubt(claim: Claim, error: str, stamp: str, evidence: str | None = None) -> SwapFlow[Claim]:
-    """Record that the attempt ended without an answer: it may have happened."""
-    return change(claim, drafts.doubting(claim.draft, stamp, error, evidence))
-
-
 def change(claim: Claim, draft: Draft) -> SwapFlow[Claim]:
-    """Put `draft` in the place of the claim's own; returns the claim it makes. Raises ClaimLost."""
+    """Put `draft` (see `drafts.py` for those there are) in the place of the claim's own; returns the claim it makes.
+
+    Raises ClaimLost when somebody has taken over.
+    """
     reply = yield Swap(claim.draft.stamp, draft)
     return (yield from changed(claim, draft, reply))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from umavez.backoff import grown
 from umavez.core.drafts import drafted
 from umavez.core.flow import Swap, SwapFlow, Swapped
 from umavez.core.policy import Policy
@@ -36,12 +37,7 @@ class Pace:
         """Milliseconds between the last write and the next question, after `asked` questions without an answer."""
         if asked == 0:
             return int(self.settle * 1000)
-        pause = self.first
-        for _ in range(asked - 1):
-            pause = min(pause * self.factor, self.cap)
-            if pause >= self.cap:
-                break
-        return int(max(min(pause, self.cap), self.settle) * 1000)
+        return int(max(grown(asked, self.first, self.factor, self.cap), self.settle) * 1000)
 
 
 @dataclass(slots=True)
@@ -51,6 +47,7 @@ class Report:
     adopted: it had happened. freed: it had not, and its key is free. reran: it had not, and was run here.
     left: nobody could tell. exhausted: it had not, and no retry is left. held: only a human may say.
     waiting: not due yet. tired: asked too often. busy: another reconciler or caller had it. failed: an error.
+    silent: not asked, for others of its operation had no answer in time. running: rerun here, and not over yet.
     """
 
     asked: int = 0
@@ -64,12 +61,21 @@ class Report:
     tired: int = 0
     busy: int = 0
     failed: int = 0
+    silent: int = 0
+    running: int = 0
     oldest_unknown: float | None = None
     errors: list[str] = field(default_factory=list)
 
     def count(self, what: str) -> None:
         """One more of `what`."""
         setattr(self, what, getattr(self, what) + 1)
+
+    def add(self, other: Report) -> None:
+        """Count what `other` counted, too."""
+        for each in fields(self):
+            if each.name not in ("oldest_unknown", "errors"):
+                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.errors += other.errors
 
 
 def asks_without_answer(record: Record) -> int:
@@ -78,11 +84,14 @@ def asks_without_answer(record: Record) -> int:
     return sum(entry.get("what") == CANNOT_TELL for entry in entries)
 
 
+def askable(record: Record, now: Instant) -> bool:
+    """Whether nobody knows how it ended, and nobody is at it: its outcome is unknown, or its lease has lapsed."""
+    return record.settled is None and (record.status is Status.UNKNOWN or record.lapsed(now))
+
+
 def standing(record: Record | None, now: Instant, pace: Pace) -> str:
     """Whether to ask about a record: "due", or why not ("waiting", "tired", "busy")."""
-    if record is None or record.settled is not None or record.status in (Status.SUCCESS, Status.FAILED):
-        return "busy"
-    if record.status is Status.PENDING and not record.lapsed(now):
+    if record is None or not askable(record, now):
         return "busy"
     asked = asks_without_answer(record)
     if asked >= pace.max_asks:

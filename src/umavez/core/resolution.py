@@ -6,10 +6,14 @@ import json
 from typing import NamedTuple
 
 from umavez.core.drafts import drafted
+from umavez.core.encoding.texts import legible
 from umavez.core.flow import Flow, Read, Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
 from umavez.errors import OperationInProgress, UmavezError
+
+MOST_EVIDENCE = 200
+"""Entries of evidence that a record keeps beside its first: callers may ask a silent far side for years."""
 
 
 class NoSuchRecord(UmavezError, LookupError):
@@ -31,6 +35,19 @@ class Resolution(NamedTuple):
     reason: str
 
 
+class RecordChanged(UmavezError):
+    """The record is no longer the one that was decided about: somebody wrote it since. `record` is what stands now."""
+
+    def __init__(self, record: Record) -> None:
+        key = record.key
+        super().__init__(
+            f"{key.operation} {key.value!r} has changed since you looked (now {record.status.value}, "
+            f"attempt {record.attempt}); look again and decide anew."
+        )
+        self.key = key
+        self.record = record
+
+
 class AlreadySettled(UmavezError):
     """The record has an outcome; only an explicit override may change it."""
 
@@ -40,18 +57,23 @@ class AlreadySettled(UmavezError):
 
 
 def resolve(
-    key: Key, resolution: Resolution, keep: Millis, stamp: str, *, override: bool = False
+    key: Key, resolution: Resolution, keep: Millis, stamp: str, *, override: bool = False, expected: str | None = None
 ) -> Flow[tuple[Record, Draft]]:
     """Close a record by decision. Returns what stood there and what was written.
 
-    Raises NoSuchRecord; OperationInProgress while somebody holds a live lease; AlreadySettled for
-    a record with an outcome, unless `override`.
+    `expected` is the stamp of the record that was decided about: a decision about attempt 1 must not close attempt 2.
+    Raises NoSuchRecord, and RecordChanged where another stamp stands than `expected`. Unless `override`, raises
+    OperationInProgress while somebody holds a live lease, and AlreadySettled for a record with an outcome. A holder
+    whose record was settled over its head is told ClaimLost; a live one is never freed over its head, for then it
+    would run twice.
     """
     for _ in range(8):
         seen = yield Read(key)
         if not isinstance(seen, Seen) or seen.current is None:
             raise NoSuchRecord(key)
-        _refuse_if_closed(seen.current, seen.now, override=override)
+        if expected is not None and seen.current.stamp != expected:
+            raise RecordChanged(seen.current)
+        _refuse_if_closed(seen.current, seen.now, override=override, frees=resolution.settled is None)
         draft = _resolved(seen.current, resolution, keep, stamp, seen.now)
         reply = yield Swap(seen.current.stamp, draft)
         if isinstance(reply, Swapped):
@@ -61,8 +83,8 @@ def resolve(
     raise OperationInProgress(key, 1.0)
 
 
-def _refuse_if_closed(record: Record, now: Instant, *, override: bool) -> None:
-    if record.status is Status.PENDING and not record.lapsed(now):
+def _refuse_if_closed(record: Record, now: Instant, *, override: bool, frees: bool) -> None:
+    if record.status is Status.PENDING and not record.lapsed(now) and (frees or not override):
         raise OperationInProgress(record.key, ((record.lease_until or now) - now) / 1000)
     if record.settled is not None and not override:
         raise AlreadySettled(record.key)
@@ -82,7 +104,7 @@ def _resolved(record: Record, resolution: Resolution, keep: Millis, stamp: str, 
 
 
 def noted(evidence: str | None, now: Instant, what: str, by: str, reason: str) -> str:
-    """The evidence text with one more entry: when, what, who and why."""
+    """The evidence text with one more entry: when, what, who and why. The first entry and the latest are kept."""
     entries = json.loads(evidence) if evidence else []
-    entries.append({"at": now, "what": what, "by": by, "reason": reason})
-    return json.dumps(entries, ensure_ascii=False)
+    entries.append({"at": now, "what": what, "by": legible(by), "reason": legible(reason)})
+    return json.dumps(entries[:1] + entries[1:][-MOST_EVIDENCE:], ensure_ascii=False)

@@ -8,6 +8,9 @@ A token's record is one under the key (issuer, purpose, digest of the token). `p
                           |  |                            +--fail--> redeemable again, within its first time
                           |  +--cancel--> settled as cancelled
                           +--retire----> settled as expired, to be swept
+
+Where an owner may hold only so many, a record of its own (the ledger) names those that count. However many tokens the
+owner has used, no more than that are looked at for the next one.
 """
 
 from __future__ import annotations
@@ -37,7 +40,14 @@ from umavez.core.protocol import (
 )
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
 from umavez.core.resolution import noted
-from umavez.core.token_errors import TokenCancelled, TokenExpired, TokenNotYours, TokenUnknown, TokenUsed
+from umavez.core.token_errors import (
+    TokenCancelled,
+    TokenExpired,
+    TokenNotYours,
+    TokenUnknown,
+    TokenUsed,
+    TooManyTokens,
+)
 from umavez.errors import OperationInProgress, OutcomeUnknown
 
 TOKEN_LENGTH = 64
@@ -45,6 +55,10 @@ TOKEN_LENGTH = 64
 
 _DIGITS = frozenset("0123456789abcdef")
 UNUSED = "issued and not redeemed yet"
+LEDGER = "umavez.tokens"
+"""The operation under which ledgers stand; their keys are digests, which no token can be."""
+ON_ITS_WAY: Millis = 60_000
+"""How long a token counts that stands in the ledger and was not kept yet: its issuer writes it there first."""
 
 
 class TokenState(StrEnum):
@@ -83,6 +97,49 @@ def issue(issued: Issue, stamp: str) -> SwapFlow[Instant]:
         # Two equal draws of 256 bits: the source of randomness is broken, and going on would join two owners.
         raise AssertionError("A new token collides with an old one; the random source of this host is broken.")
     return reply.now
+
+
+def reserve(issued: Issue, most: int, keep: Millis, stamp: str) -> Flow[list[Record]]:
+    """Enter a token that is about to be issued in its owner's ledger; returns those in it whose time has passed.
+
+    Raises TooManyTokens when `most` count already, OperationInProgress when rivals were faster time and again.
+    """
+    name = json.dumps([issued.key.operation, issued.owner])
+    ledger = Key(issued.key.scope, LEDGER, sha256(name.encode()).hexdigest())
+    # Each rival that was faster has taken a place: after so many rounds none is left.
+    for _ in range(most + ROUNDS):
+        seen = yield Read(ledger)
+        standing = _standing(seen)
+        if standing is not None and standing.stamp == stamp:
+            return []
+        counted, over = yield from _entered(standing, issued.key, seen.now)
+        if len(counted) >= most:
+            raise TooManyTokens
+        body = json.dumps([*counted, [issued.key.value, seen.now]])
+        draft = Draft(ledger, stamp, Status.SUCCESS, False, keep=keep, settled=Settled(True, body))
+        reply = yield Swap(None if standing is None else standing.stamp, draft)
+        if isinstance(reply, Swapped) or (reply.current is not None and reply.current.stamp == stamp):
+            return over
+    raise OperationInProgress(ledger, 1.0)
+
+
+def _entered(ledger: Record | None, of: Key, now: Instant) -> Flow[tuple[list[list[Any]], list[Record]]]:
+    """The ledger's entries that count, and the records of those whose time passed without a word about it."""
+    entries: list[list[Any]] = (
+        [] if ledger is None or ledger.settled is None else json.loads(ledger.settled.body or "[]")
+    )
+    counted: list[list[Any]] = []
+    over: list[Record] = []
+    for value, since in entries:
+        record = _standing((yield Read(Key(of.scope, of.operation, value))))
+        if record is None:
+            if now < since + ON_ITS_WAY:
+                counted.append([value, since])
+        elif retirable(record, now):
+            over.append(record)
+        elif record.settled is None and state(record, now) is TokenState.UNUSED:
+            counted.append([value, since])
+    return counted, over
 
 
 def _issued(issued: Issue, stamp: str) -> Draft:

@@ -19,13 +19,13 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Request, routing
 
-from umavez.aio import AsyncOnce
+from umavez._async.once import AsyncOnce
 from umavez.errors import ConfigurationError
-from umavez.http.asgi import Idempotency
-from umavez.http.keyed import SEEN, Keyed
-from umavez.http.openapi import described
-from umavez.http.principal import ANONYMOUS
-from umavez.http.route import Route, contract
+from umavez.http.asgi.shell import Idempotency
+from umavez.http.contract.handler import SEEN, Keyed
+from umavez.http.contract.openapi import described
+from umavez.http.contract.principal import ANONYMOUS
+from umavez.http.contract.route import Route, contract
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__umavez_contract__"

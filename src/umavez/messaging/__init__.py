@@ -4,16 +4,29 @@ A message is appended in the transaction of the change it tells of, handed to a 
 least once, and takes effect once through the inbox. `umavez.messaging.rabbitmq` is imported only by those who use it.
 """
 
-from umavez.messaging.broker import Backoff, Broker, BrokerUnavailable, Delivery, Poison, Subscription
+from umavez.messaging._async import AsyncInbox, AsyncOutbox
+from umavez.messaging._sync import Inbox, Outbox
+from umavez.messaging.broker import (
+    UNANSWERED,
+    Answer,
+    Backoff,
+    Broker,
+    BrokerUnavailable,
+    Delivery,
+    Hopeless,
+    Poison,
+    Subscription,
+)
 from umavez.messaging.consumer import Consumer, ConsumerSettings
 from umavez.messaging.database import Database
-from umavez.messaging.inbox import AsyncInbox, Inbox
 from umavez.messaging.local import LocalBroker
 from umavez.messaging.message import Message, message_id
-from umavez.messaging.outbox import AsyncOutbox, Outbox
 from umavez.messaging.relay import Relay, RelaySettings
+from umavez.messaging.stopping import stop_on_signals
 
 __all__ = [
+    "UNANSWERED",
+    "Answer",
     "AsyncInbox",
     "AsyncOutbox",
     "Backoff",
@@ -23,6 +36,7 @@ __all__ = [
     "ConsumerSettings",
     "Database",
     "Delivery",
+    "Hopeless",
     "Inbox",
     "LocalBroker",
     "Message",
@@ -32,4 +46,5 @@ __all__ = [
     "RelaySettings",
     "Subscription",
     "message_id",
+    "stop_on_signals",
 ]

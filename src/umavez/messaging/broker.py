@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from umavez.backoff import drawn, grown
 from umavez.errors import UmavezError
 from umavez.messaging.message import Message
 
@@ -15,8 +16,37 @@ class BrokerUnavailable(UmavezError):
     """The broker cannot be reached, or went away before it answered; what was sent may have arrived."""
 
 
+class DatabaseAway(BrokerUnavailable):
+    """The database that keeps the messages did not answer. It is waited out: no message is to blame."""
+
+
 class Poison(UmavezError):
     """Raised by a handler: this message can never be handled, so bury it now and keep the reason."""
+
+
+class Unanswered(Enum):
+    """What there is to say of a message that was not sent, or whose answer did not come."""
+
+    UNANSWERED = "unanswered"
+
+
+UNANSWERED = Unanswered.UNANSWERED
+
+
+class Hopeless(str):
+    """Why a message can never be carried, however often it is sent."""
+
+    __slots__ = ()
+
+
+class NotNow(str):
+    """Why the broker takes nothing at the moment; it says nothing against the message, which keeps its attempts."""
+
+    __slots__ = ()
+
+
+Answer = str | Unanswered | None
+"""None: it is durably the broker's. Hopeless: never. NotNow: later. Other text: this one was refused, and why."""
 
 
 class Delivery(NamedTuple):
@@ -42,6 +72,10 @@ class Subscription(Protocol):
         """Bring it again after `pause` seconds."""
         ...
 
+    async def wait_out(self, delivery: Delivery, pause: float) -> None:
+        """Bring it again after `pause` seconds, and do not count this attempt: an outage was to blame, not it."""
+        ...
+
     async def bury(self, delivery: Delivery, reason: str) -> None:
         """Put it aside as dead, with the reason."""
         ...
@@ -62,10 +96,11 @@ class Subscription(Protocol):
 class Broker(Protocol):
     """Takes messages over and hands them to subscribers, at least once."""
 
-    async def publish(self, messages: Sequence[Message]) -> Sequence[str | None]:
-        """Hand over `messages`; for each None once it is durably the broker's, or why it was refused.
+    async def publish(self, messages: Sequence[Message]) -> Sequence[Answer]:
+        """Hand over `messages`; an answer for each.
 
-        Raises BrokerUnavailable when no answer can be had for some: they may or may not have arrived.
+        Those of one aggregate are handed over in their order, and what follows one that was not taken is not sent.
+        Raises BrokerUnavailable when there is no answer at all: they may or may not have arrived.
         """
         ...
 
@@ -90,8 +125,7 @@ class Backoff:
 
     def pause(self, attempts: int) -> float:
         """Seconds after the failure of attempt number `attempts`; between half of the step and all of it."""
-        step = min(self.cap, self.first * self.factor ** min(max(attempts - 1, 0), 60))
-        return step * (0.5 + random.random() / 2)  # noqa: S311 - spreads load, guards nothing
+        return drawn(grown(attempts, self.first, self.factor, self.cap), least=0.5)
 
     def spent(self, attempts: int) -> bool:
         """Whether attempt number `attempts` was the last."""

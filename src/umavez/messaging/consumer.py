@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +19,18 @@ from umavez.messaging.broker import (
     Backoff,
     Broker,
     BrokerUnavailable,
+    DatabaseAway,
     Delivery,
     Poison,
     Subscription,
 )
+from umavez.messaging.excuses import Excuses
 from umavez.messaging.message import Message
 from umavez.messaging.stopping import paused
 
 log = logging.getLogger("umavez.consumer")
+FAREWELL = 2.0
+"""Seconds that a handler which was cut off may take to clean up."""
 Handler = Callable[[Message], Awaitable[Any]]
 
 
@@ -33,11 +38,13 @@ Handler = Callable[[Message], Awaitable[Any]]
 class ConsumerSettings:
     """How a consumer works. Durations are in seconds.
 
-    parallel: how many handlers run at once. drain: how long running handlers may take after the stop. renew: how
-    often the lease of what is running is extended.
+    parallel: how many handlers run at once; those of one aggregate run one after the other. timeout: how long a handler
+    may take before it is cancelled and counts as failed; None lets it run. drain: how long running handlers may take
+    after the stop. renew: how often the lease of what is running is extended.
     """
 
     parallel: int = 10
+    timeout: float | None = 300.0
     drain: float = 30.0
     renew: float = 15.0
     wait: float = 1.0
@@ -61,10 +68,14 @@ class Consumer:
         self._topics = tuple(topics)
         self._handle = handle
         self._settings = ConsumerSettings() if settings is None else settings
-        self._running: dict[asyncio.Task[None], Delivery] = {}
+        self._running: dict[asyncio.Task[None], deque[Delivery]] = {}
+        self._cutting = False
+        self._excuses = Excuses()
         self._finished: list[Delivery] = []
         self._some_finished = asyncio.Event()
         self._flush_lock = asyncio.Lock()
+        self._away = 0
+        """How often in a row the database was not there to be asked for deliveries."""
         self.handled = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -92,60 +103,124 @@ class Consumer:
             while not stop.is_set():
                 await self._started(subscription, stop)
         finally:
-            await self._drained()
+            await self._drained(subscription)
             async with self._flush_lock:  # a flusher cut off in the middle would let deliveries come again
                 flusher.cancel()
             renewer.cancel()
             await asyncio.gather(flusher, renewer, return_exceptions=True)
             await self._flushed(subscription)
+            self._finished.clear()  # what is not marked by now comes again; the next subscription has other tags
 
     async def _started(self, subscription: Subscription, stop: asyncio.Event) -> None:
         """Take as many deliveries as there are free hands."""
-        free = self._settings.parallel - len(self._running)
+        free = self._settings.parallel - sum(map(len, self._running.values()))
         if free <= 0:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            await self._some_free(stop)
             return
-        deliveries = await subscription.take(free, self._settings.wait)
+        try:
+            deliveries = await subscription.take(free, self._settings.wait)
+        except DatabaseAway as away:
+            self._away += 1
+            log.warning("consumer %s waits for the database: %s", self._subscriber, away)
+            await paused(stop, self._settings.outage.pause(self._away))
+            return
+        self._away = 0
         if stop.is_set():
             await subscription.give_back(deliveries)
             return
         for delivery in deliveries:
-            task = asyncio.create_task(self._one(subscription, delivery))
-            self._running[task] = delivery
-            task.add_done_callback(self._running.pop)
+            self._begin(subscription, delivery)
 
-    async def _one(self, subscription: Subscription, delivery: Delivery) -> None:
+    async def _some_free(self, stop: asyncio.Event) -> None:
+        """Wait for a free hand, or for the stop: handlers that hang must not keep it waiting."""
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({*self._running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+
+    def _begin(self, subscription: Subscription, delivery: Delivery) -> None:
+        """Handle a delivery now, or after those of its aggregate that are in hand."""
+        aggregate = delivery.message.aggregate
+        for line in self._running.values():
+            if aggregate is not None and line and line[0].message.aggregate == aggregate:
+                line.append(delivery)
+                return
+        line = deque([delivery])
+        task = asyncio.create_task(self._in_line(subscription, line))
+        self._running[task] = line
+        task.add_done_callback(self._running.pop)
+
+    async def _in_line(self, subscription: Subscription, line: deque[Delivery]) -> None:
+        """Handle the deliveries of one aggregate in their order; behind one that failed the others wait with it."""
+        while line:
+            handled = await self._one(subscription, line[0])
+            while not handled and len(line) > 1:
+                # The failed one stays at the head meanwhile, so that what comes now waits behind it too.
+                waiting = list(line)[1:]
+                await self._given_back(subscription, waiting)
+                for _ in waiting:
+                    del line[1]
+            line.popleft()
+
+    async def _one(self, subscription: Subscription, delivery: Delivery) -> bool:
         try:
             self._refuse_deadly(delivery)
-            await self._handle(delivery.message)
+            async with asyncio.timeout(self._settings.timeout):
+                await self._handle(delivery.message)
+        except asyncio.CancelledError as error:
+            if self._cutting:
+                raise
+            # It leaked out of the handler: nobody here has cancelled it, so it is a failure like any other.
+            _forget_cancelling()
+            await self._failed(subscription, delivery, error)
+            return False
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the delivery's failure, not ours
             await self._failed(subscription, delivery, error)
-            return
+            return False
         self.handled += 1
+        self._excuses.forget(delivery.message.id)
         self._finished.append(delivery)
         self._some_finished.set()
+        return True
 
     def _refuse_deadly(self, delivery: Delivery) -> None:
         """Raises Poison when every allowed attempt ended without a word: the handler may be what kills the process."""
         if delivery.attempts > self._settings.backoff.limit:
             raise Poison(f"{delivery.attempts - 1} attempts ended without an answer.")
 
-    async def _failed(self, subscription: Subscription, delivery: Delivery, error: Exception) -> None:
+    async def _failed(self, subscription: Subscription, delivery: Delivery, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"
         message, backoff = delivery.message, self._settings.backoff
         log.warning("%s failed for %s at attempt %d", message.topic, message.id, delivery.attempts, exc_info=error)
-        try:
-            if isinstance(error, Poison) or backoff.spent(delivery.attempts):
-                await subscription.bury(delivery, reason)
-            else:
-                await subscription.postpone(delivery, backoff.pause(delivery.attempts), reason)
-        except BrokerUnavailable as lost:
-            log.warning("the failure of %s could not be noted, it comes again: %s", message.id, lost)
+        excused = self._excuses.excuse(message.id, error)
+        while True:
+            try:
+                if excused:
+                    await subscription.wait_out(delivery, self._settings.outage.pause(excused))
+                elif isinstance(error, Poison) or backoff.spent(delivery.attempts):
+                    await subscription.bury(delivery, reason)
+                else:
+                    await subscription.postpone(delivery, backoff.pause(delivery.attempts), reason)
+                return
+            except DatabaseAway as away:
+                # Left as it is, it would come again when its lease lapses, and this attempt would count.
+                log.warning("the failure of %s is noted when the database is back: %s", message.id, away)
+                excused = excused or 1
+                await asyncio.sleep(self._settings.outage.pause(excused))
+            except BrokerUnavailable as lost:
+                log.warning("the failure of %s could not be noted, it comes again: %s", message.id, lost)
+                return
 
     async def _flushing(self, subscription: Subscription) -> None:
+        failures = 0
         while True:
             await self._some_finished.wait()
             await self._flushed(subscription)
+            failures = failures + 1 if self._finished and not self._some_finished.is_set() else 0
+            if failures:
+                await asyncio.sleep(self._settings.outage.pause(failures))
+                self._some_finished.set()
 
     async def _flushed(self, subscription: Subscription) -> None:
         """Everything that was finished meanwhile is marked together."""
@@ -156,20 +231,49 @@ class Consumer:
                 return
             try:
                 await subscription.finish(finished)
+                return
+            except DatabaseAway as away:
+                log.warning("%d deliveries are marked as done when the database is back: %s", len(finished), away)
+                self._finished[:0] = finished
             except BrokerUnavailable as lost:
                 log.warning("%d deliveries could not be marked as done, they come again: %s", len(finished), lost)
+                return
 
     async def _renewing(self, subscription: Subscription) -> None:
         while True:
             await asyncio.sleep(self._settings.renew)
-            if self._running:
+            in_hand = [delivery for line in self._running.values() for delivery in line]
+            if in_hand:
                 try:
-                    await subscription.renew(list(self._running.values()))
+                    await subscription.renew(in_hand)
                 except BrokerUnavailable as lost:
                     log.warning("leases were not renewed: %s", lost)
 
-    async def _drained(self) -> None:
+    async def _drained(self, subscription: Subscription) -> None:
+        """Let what is running end, give back what is not begun, and cut off what takes too long."""
+        waiting = [line.pop() for line in self._running.values() for _ in range(len(line) - 1)]
+        await self._given_back(subscription, waiting[::-1])
         if self._running:
             await asyncio.wait(self._running, timeout=self._settings.drain)
-        for task in list(self._running):
+        cut = list(self._running)
+        self._cutting = True
+        for task in cut:
             task.cancel()
+        if cut:
+            log.warning("%d handlers did not end in %g s and were cut off", len(cut), self._settings.drain)
+            await asyncio.wait(cut, timeout=FAREWELL)
+        self._cutting = False
+
+    async def _given_back(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> None:
+        if not deliveries:
+            return
+        try:
+            await subscription.give_back(deliveries)
+        except BrokerUnavailable as lost:
+            log.warning("%d deliveries could not be given back, they come again: %s", len(deliveries), lost)
+
+
+def _forget_cancelling() -> None:
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()

@@ -5,38 +5,38 @@ A connection that has met an error is dropped, never used again: whatever was be
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from typing import Any, TypeVar
 
 from umavez.clock import SYSTEM, Clock
-from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
-from umavez.messaging.version import PACKAGE, VERSION
-from umavez.sql import Dialect
-from umavez.sql_flow import Runner, SqlFlow, carry_async, migration
-from umavez.stores import without_password
+from umavez.errors import (
+    TABLES_MISSING,
+    ConfigurationError,
+    SchemaOutdated,
+    StoreError,
+    StoreUnavailable,
+)
+from umavez.messaging.connections import Connection, opener
+from umavez.messaging.tables.version import PACKAGE, VERSION
+from umavez.messaging.wakeups import CHANNEL
+from umavez.sql.connection import Dialect
+from umavez.sql.flow import SqlFlow, migration
+from umavez.stores import part_of, without_password
 
 T = TypeVar("T")
+PAUSE = 0.01
+"""Seconds before a victim tries again; it grows with every try, and chance keeps two victims apart."""
 
 
-class Line(NamedTuple):
-    """An open connection: how to run statements on it, and how to close it.
-
-    `whole` carries out a flow in one go, transaction and all, where statements must not be awaited one by one.
-    """
-
-    sql: Runner
-    close: Callable[[], Awaitable[None]]
-    whole: Callable[[SqlFlow[Any]], Awaitable[Any]] | None = None
-
-
-_DRIVERS = {
-    "sqlite": (Dialect.SQLITE, "umavez.messaging.lines_sqlite", ""),
-    "postgresql": (Dialect.POSTGRES, "umavez.messaging.lines_postgres", "postgres"),
-    "postgres": (Dialect.POSTGRES, "umavez.messaging.lines_postgres", "postgres"),
-    "mariadb": (Dialect.MARIADB, "umavez.messaging.lines_mariadb", "mariadb"),
-    "mysql": (Dialect.MARIADB, "umavez.messaging.lines_mariadb", "mariadb"),
+_DIALECTS = {
+    "sqlite": Dialect.SQLITE,
+    "postgresql": Dialect.POSTGRES,
+    "postgres": Dialect.POSTGRES,
+    "mariadb": Dialect.MARIADB,
+    "mysql": Dialect.MARIADB,
 }
 
 
@@ -45,78 +45,100 @@ class Database:
 
     def __init__(self, url: str, *, clock: Clock = SYSTEM) -> None:
         scheme = url.partition(":")[0]
-        if scheme not in _DRIVERS:
+        if scheme not in _DIALECTS:
             raise ConfigurationError(
                 f"{without_password(url)!r} cannot hold messages; use sqlite:///file, postgresql://… or mariadb://…."
             )
-        self.dialect, module, extra = _DRIVERS[scheme]
-        try:
-            driver = import_module(module)
-        except ModuleNotFoundError as missing:
-            raise ConfigurationError(
-                f"{scheme} needs {missing.name}, which is not installed; run: pip install 'umavez[{extra}]'."
-            ) from missing
+        self.dialect = _DIALECTS[scheme]
         self.clock = clock
-        self._open: Callable[[], Awaitable[Line]] = driver.opener(url)
-        self._meaning: Callable[[Exception], StoreError | None] = driver.meaning
-        self._spare: list[Line] = []
+        self._url = url
+        self._open = opener(url)
+        errors = part_of(url, "errors")
+        self._translate: Callable[[BaseException], StoreError | None] = errors.translate
+        self._tries: Callable[[BaseException | None], int] = errors.tries
+        self._spare: list[Connection] = []
+        # One on SQLite: two would wait for each other's locks by sleeping, which takes longer than a turn in line.
+        alone = self.dialect is Dialect.SQLITE
+        self._turn: AbstractAsyncContextManager[Any] = asyncio.Lock() if alone else nullcontext()
 
-    async def run(self, flow: SqlFlow[T], *, atomic: bool = True) -> T:
-        """Carry out `flow` in a transaction of its own; not `atomic` saves the BEGIN and COMMIT of a single statement.
+    async def listen(self, told: Callable[[], None]) -> None:
+        """Call `told` whenever a message was committed by anybody; returns where the database has no such word.
+
+        Raises StoreError when the connection fails; hints are missed then, and nothing else.
+        """
+        if self.dialect is not Dialect.POSTGRES:
+            return
+        try:
+            await part_of(self._url, "connection").listen(self._url, CHANNEL, told)
+        except Exception as error:
+            raise self._translate(error) or error from error
+
+    async def run(self, make: Callable[[], SqlFlow[T]], *, atomic: bool = True) -> T:
+        """Carry out the flow that `make` makes in a transaction of its own, as often as rivals make it give way.
+
+        Where the server chose it as the victim of a deadlock nothing was written, so a fresh flow is safe. Tries are
+        bounded; see `tried` for the rest.
+        """
+        failures = 0
+        while True:
+            try:
+                return await self.tried(make(), atomic=atomic)
+            except StoreError as error:
+                failures += 1
+                if failures >= self._tries(error.__cause__):
+                    raise
+            await asyncio.sleep(PAUSE * failures * random.random())  # noqa: S311 - spreads load, guards nothing
+
+    async def tried(self, flow: SqlFlow[T], *, atomic: bool = True) -> T:
+        """Carry out `flow` once; not `atomic` saves the BEGIN and COMMIT of a single statement.
 
         Raises StoreUnavailable when nothing was written, StoreUncertain when the answer was lost.
         """
-        async with self._line() as line:
-            if line.whole is not None:
-                result: T = await line.whole(flow)
-                return result
-            if not atomic:
-                return await carry_async(flow, line.sql)
-            await line.sql.count("BEGIN")
-            result = await carry_async(flow, line.sql)
-            await self._commit(line)
-            return result
-
-    async def _commit(self, line: Line) -> None:
-        try:
-            await line.sql.count("COMMIT")
-        except Exception as error:
-            raise StoreUncertain("The database did not confirm the commit; what was written may stand.") from error
+        async with self._connection() as connection:
+            return await connection.carry(flow, atomic=atomic)
 
     @asynccontextmanager
-    async def _line(self) -> AsyncIterator[Line]:
-        line = self._spare.pop() if self._spare else await self._opened()
-        try:
-            yield line
-        except BaseException as error:  # a cancelled task too: its statement may still be running on that line
-            await _closed(line)
-            meaning = self._meaning(error) if isinstance(error, Exception) else None
-            if meaning is None:
-                raise
-            # The other lines of a server that went away are as dead as this one.
-            await self.close()
-            raise meaning from error
-        self._spare.append(line)
+    async def _connection(self) -> AsyncIterator[Connection]:
+        async with self._turn, self._lent() as connection:
+            yield connection
 
-    async def _opened(self) -> Line:
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Connection]:
+        connection = self._spare.pop() if self._spare else await self._opened()
+        try:
+            yield connection
+        except BaseException as error:  # a cancelled task too: its statement may still be running there
+            await _close(connection)
+            meant = self._translate(error) if isinstance(error, Exception) else None
+            if meant is None:
+                raise
+            if isinstance(meant, SchemaOutdated):
+                meant = SchemaOutdated(TABLES_MISSING)
+            if not self._tries(error):
+                # The other connections to a server that went away are as dead as this one.
+                await self.close()
+            raise meant from error
+        self._spare.append(connection)
+
+    async def _opened(self) -> Connection:
         try:
             return await self._open()
         except Exception as error:
-            if self._meaning(error) is None:
+            if self._translate(error) is None:
                 raise
             raise StoreUnavailable("The database of the messages cannot be reached; check the URL.") from error
 
     async def migrate(self) -> str:
         """Create or upgrade the tables of messaging; safe to repeat."""
-        return await self.run(migration(PACKAGE, "messaging", VERSION, self.dialect))
+        return await self.run(lambda: migration(PACKAGE, "messaging", VERSION, self.dialect))
 
     async def close(self) -> None:
         """Close the connections that are not in use; a later use opens them again."""
         spare, self._spare = self._spare, []
-        for line in spare:
-            await _closed(line)
+        for connection in spare:
+            await _close(connection)
 
 
-async def _closed(line: Line) -> None:
-    with suppress(Exception):  # closing is courtesy; the line is never used again either way
-        await line.close()
+async def _close(connection: Connection) -> None:
+    with suppress(Exception):  # closing is courtesy; it is never used again either way
+        await connection.close()

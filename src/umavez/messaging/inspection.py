@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from umavez.messaging.backlog import REASON_LENGTH
-from umavez.sql import Dialect
-from umavez.sql_flow import Ask, SqlFlow, Write, now_at
+from umavez.messaging.message import told
+from umavez.sql.connection import Dialect
+from umavez.sql.flow import Ask, SqlFlow, Write, now_at
 
 STATES = ("WAITING", "DONE", "DEAD", "DISCARDED")
+LAG_COUNTED = 10_000
 _BRIEF = "id, topic, aggregate, state, attempts, created_at, due_at, done_at, error"
 
 
@@ -28,6 +29,13 @@ class Entry(NamedTuple):
     error: str | None
     body: str | None = None
     headers: str | None = None
+
+
+class Lag(NamedTuple):
+    """What is due and not yet handed on: how many, counted up to LAG_COUNTED, and for how many seconds the oldest."""
+
+    waiting: int
+    seconds: float
 
 
 class Inspection:
@@ -62,6 +70,16 @@ class Inspection:
         )
         return dict.fromkeys(STATES, 0) | {state: int(number) for state, number in rows}
 
+    def lag(self) -> SqlFlow[Lag]:
+        """How far behind the relay or the subscriber is."""
+        due = f"FROM {self._table} WHERE state = 'WAITING' AND due_at <= {self._now}{self._own}"
+        rows = yield Ask(
+            f"SELECT count(*), coalesce({self._now} - min(due_at), 0) FROM (SELECT due_at {due}"
+            f" ORDER BY due_at LIMIT {LAG_COUNTED}) d",
+            self._values,
+        )
+        return Lag(int(rows[0][0]), int(rows[0][1]) / 1000)
+
     def retry(self, name: str | None = None) -> SqlFlow[int]:
         """Let a dead message, or all of them, wait for its turn again, with its attempts counted anew."""
         which, values = ("", ()) if name is None else (" AND id = ?", (name,))
@@ -78,5 +96,5 @@ class Inspection:
             f"UPDATE {self._table} SET state = 'DISCARDED', done_at = {self._now}, error = ?"
             f" WHERE state = 'DEAD' AND id = ?{self._own}"
         )
-        written: int = yield Write(text, (f"Discarded by {by}: {reason}"[:REASON_LENGTH], name, *self._values))
+        written: int = yield Write(text, (told(f"Discarded by {by}: {reason}"), name, *self._values))
         return written

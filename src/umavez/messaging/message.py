@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
+from umavez.core.encoding.json_text import BoundedJson
 from umavez.errors import NotStorable
 
 NAMESPACE = UUID("6b1f0f3c-4f0e-5d0a-9c1e-75d6a1c0e0aa")
@@ -18,7 +19,18 @@ MAX_TOPIC = 255
 MAX_BODY = 16 * 1024 * 1024
 """Bytes. RabbitMQ 4 refuses more, so it is refused at the desk where it is written, not at three in the morning."""
 
+REASON_LENGTH = 2000
+MAX_HEADERS = 32 * 1024
+"""Bytes of all names and values; they travel in one frame."""
+
+OWN_HEADERS = ("x-", "umavez-")
+"""How headers of brokers and of umavez itself begin; they are not handed to handlers, so nobody else may use them."""
+
+UNREADABLE = (ValueError, TypeError, RecursionError)
 NO_HEADERS: Mapping[str, str] = {}
+
+_BOUNDED = BoundedJson(size=MAX_BODY, digits=309, exponent=324)
+"""Every float, and whole numbers as large as floats go; a broker carries messages of strangers too."""
 
 
 def message_id(downstream_key: str) -> str:
@@ -67,15 +79,15 @@ class Message:
 
     @property
     def payload(self) -> Any:
-        """What the body says."""
-        return json.loads(self.body)
+        """What the body says. Raises InvalidJson for a body that is not JSON, or beyond what a handler should meet."""
+        return _BOUNDED.parse(self.body)
 
 
 def columns(message: Message) -> tuple[str, str, str, str | None, str | None, int | None]:
     """The values of a row: id, topic, body, headers, aggregate, available_at. Raises NotStorable."""
-    complaint = _complaint(message)
-    if complaint:
-        raise NotStorable(complaint)
+    wrong = complaint(message)
+    if wrong:
+        raise NotStorable(wrong)
     headers = json.dumps(dict(message.headers)) if message.headers else None
     moment = message.available_at
     return (
@@ -88,7 +100,47 @@ def columns(message: Message) -> tuple[str, str, str, str | None, str | None, in
     )
 
 
-def _complaint(message: Message) -> str:
+def complaint(message: Message) -> str:
+    """Why a message cannot be kept or carried; empty if it can."""
+    for name in ("topic", "body", "id", "aggregate"):
+        value = getattr(message, name)
+        if value is not None and not is_plain(value):
+            return f"The {name} of a message must be text without NUL or half a surrogate pair; send other text."
+    return _complaint_of_size(message) or _complaint_of_headers(message)
+
+
+def is_plain(value: object) -> bool:
+    """Whether every database and broker can carry the value as it is."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def told(reason: str) -> str:
+    """`reason` as every database can keep it: an error's text may hold whatever was sent."""
+    return reason[:REASON_LENGTH].encode(errors="backslashreplace").decode().replace("\0", "\\0")
+
+
+def _complaint_of_headers(message: Message) -> str:
+    size = 0
+    for name, value in message.headers.items():
+        if not is_plain(name) or not is_plain(value):
+            return f"Headers of a message for {message.topic} must be text without NUL; send other text."
+        if name.lower().startswith(OWN_HEADERS):
+            return f"The header {name} begins with x- or umavez-, which brokers keep for themselves; call it otherwise."
+        if not 0 < len(name.encode()) <= MAX_TOPIC:
+            return f"A header of a message for {message.topic} must have a name of 1 to {MAX_TOPIC} bytes; shorten it."
+        size += len(name.encode()) + len(value.encode())
+    if size > MAX_HEADERS:
+        return f"The headers of a message for {message.topic} are above {MAX_HEADERS} bytes; put them into the body."
+    return ""
+
+
+def _complaint_of_size(message: Message) -> str:
     if not message.topic or len(message.topic.encode()) > MAX_TOPIC:
         return f"A message's topic must have 1 to {MAX_TOPIC} bytes; shorten or name it."
     if message.aggregate is not None and not 0 < len(message.aggregate) <= 255:
@@ -105,6 +157,9 @@ def _complaint(message: Message) -> str:
 
 
 def message_of(row: tuple[Any, ...]) -> Message:
-    """The message in a row of id, topic, body, headers, aggregate."""
+    """The message in a row of id, topic, body, headers, aggregate. Raises one of UNREADABLE for strange headers."""
     name, topic, body, headers, aggregate = row
-    return Message(topic, body, name, json.loads(headers) if headers else NO_HEADERS, aggregate)
+    told = json.loads(headers) if headers else NO_HEADERS
+    if not isinstance(told, Mapping):
+        raise TypeError("its headers are not an object.")
+    return Message(topic, body, name, told, aggregate)

@@ -6,7 +6,7 @@ import json
 import logging
 
 from umavez.core.key import Key
-from umavez.outcome import Event
+from umavez.engine.outcome import Event
 
 LOUD = frozenset(("unknown", "lost", "exhausted", "mismatched", "taken_over", "resolved", "released"))
 """Kinds that an operator wants to see: they are warnings, the rest is information."""

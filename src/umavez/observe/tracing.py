@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from opentelemetry import trace
 
+from umavez.engine.outcome import Event
 from umavez.observe.audit import short
-from umavez.outcome import Event
 
 
 class Tracing:

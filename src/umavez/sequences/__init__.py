@@ -6,7 +6,9 @@
 Gapless numbers live in the caller's transaction and are given one at a time; `UniqueNumbers` takes blocks ahead.
 """
 
-from umavez.sequences.aio_numbers import AsyncSequences, AsyncUniqueNumbers
+from umavez.sequences._async import AsyncSequences, AsyncUniqueNumbers
+from umavez.sequences._sync import Sequences, UniqueNumbers
+from umavez.sequences.administration import Voided
 from umavez.sequences.errors import (
     NumberNotGiven,
     NumbersExhausted,
@@ -15,8 +17,6 @@ from umavez.sequences.errors import (
     RangeTaken,
     SeriesUnknown,
 )
-from umavez.sequences.keeping import Voided
-from umavez.sequences.numbers import Sequences, UniqueNumbers
 from umavez.sequences.ranges import Range
 
 __all__ = [

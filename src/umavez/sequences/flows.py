@@ -1,4 +1,4 @@
-"""The statements behind numbers, as flows (see umavez.sql_flow). Nothing here commits.
+"""The statements behind numbers, as flows (see umavez.sql.flow). Nothing here commits.
 
 Whoever takes a number holds the lock on the series' row until the transaction ends, so numbers are given one after
 the other, and a rollback gives the number back before anyone has seen a later one.
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from umavez.sequences.errors import NumbersExhausted, NumberVoided, SeriesUnknown
 from umavez.sequences.ranges import Range, stretch
-from umavez.sql import Dialect
-from umavez.sql_flow import Ask, SqlFlow, Write, now_at
+from umavez.sql.connection import Dialect
+from umavez.sql.flow import Ask, SqlFlow, Write, now_at
 
 
 class Series(NamedTuple):
@@ -141,8 +141,8 @@ def kept_unless_held(series: Series, number: int, key: str) -> SqlFlow[int]:
     IGNORE, because ON DUPLICATE KEY UPDATE locks the gap of a second unique index whether there is a duplicate or not.
     All that it could hide besides is a text that does not fit, and their lengths have been looked at.
     """
-    text, values = keeping(Dialect.MARIADB, series, number, key)
-    if (yield Ask(text.replace("INSERT", "INSERT IGNORE", 1) + " RETURNING number", values)):
+    kept = keeping(Dialect.MARIADB, series, number, key)
+    if (yield Ask(kept.text.replace("INSERT", "INSERT IGNORE", 1) + " RETURNING number", kept.values)):
         return number
     held = yield from number_of(series, key, " FOR UPDATE")
     if held is None:

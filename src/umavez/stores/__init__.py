@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from umavez.clock import SYSTEM, Clock
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Millis, Query, Record, Settled, Status
 from umavez.errors import ConfigurationError
+
+# What the author of a store needs stands here, in one place.
+__all__ = [
+    "AsyncStore",
+    "Clock",
+    "Draft",
+    "Key",
+    "Query",
+    "Record",
+    "Seen",
+    "Settled",
+    "Stale",
+    "Status",
+    "Store",
+    "Swapped",
+    "open_async_store",
+    "open_store",
+]
+
+_PARAMETER = re.compile(r"(?:^|[?&;\s])([^=?&;\s]*)=")
+_SECRET = re.compile(r"(?i)pass|pwd|secret|token|key")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PLACE = re.compile(r"[/?#]")
 
 
 class Store(Protocol):
@@ -41,7 +66,10 @@ class Store(Protocol):
         ...
 
     def find(self, query: Query) -> list[Record]:
-        """The records that match, oldest first."""
+        """The records that match, in the order of their positions: the oldest first, or the newest if it says so.
+
+        At most `query.limit`, and only those beyond `query.after`, so that pages neither miss nor repeat a record.
+        """
         ...
 
     def migrate(self) -> str:
@@ -94,29 +122,72 @@ class AsyncStore(Protocol):
 
 BACKENDS = {
     "memory": ("umavez.stores.memory", ""),
-    "sqlite": ("umavez.stores.sqlite", ""),
-    "postgresql": ("umavez.stores.postgres", "postgres"),
-    "postgres": ("umavez.stores.postgres", "postgres"),
-    "mariadb": ("umavez.stores.mariadb", "mariadb"),
-    "mysql": ("umavez.stores.mariadb", "mariadb"),
-    "redis": ("umavez.stores.redis", "redis"),
-    "rediss": ("umavez.stores.redis", "redis"),
+    "sqlite": ("umavez.stores.sqlite.store", ""),
+    "postgresql": ("umavez.stores.postgres.store", "postgres"),
+    "postgres": ("umavez.stores.postgres.store", "postgres"),
+    "mariadb": ("umavez.stores.mariadb.store", "mariadb"),
+    "mysql": ("umavez.stores.mariadb.store", "mariadb"),
+    "redis": ("umavez.stores.redis.store", "redis"),
+    "rediss": ("umavez.stores.redis.store", "redis"),
 }
+
+
+SQL = ("umavez.stores.sqlite.store", "umavez.stores.postgres.store", "umavez.stores.mariadb.store")
+"""The backends that keep tables, and so can keep those of others beside the records."""
+
+MIGRATING = 0x756D6176657A
+"""Whoever migrates a PostgreSQL database queues at this advisory lock."""
+
+SECRET_PARAMETER = re.compile(r"(?i)([?&](?:ssl)?password=)([^&#]*)")
+
+
+def refuse_other_database(theirs: str, ours: str) -> None:
+    """Raise ConfigurationError where a connection to be joined is one to another database than the store's."""
+    if theirs.casefold() != ours.casefold():
+        raise ConfigurationError(
+            f"The connection is to {theirs or 'no database'}, and the store's records are in {ours}; join that one."
+        )
 
 
 def open_store(url: str, *, clock: Clock = SYSTEM) -> Store:
     """The store that `url` names. Raises ConfigurationError for an unknown scheme or a missing driver."""
-    store: Store = _backend(url).open_store(url, clock)
+    store: Store = part_of(url, "store").open_store(url, clock)
     return store
+
+
+def open_reader(url: str, *, clock: Clock = SYSTEM) -> Store:
+    """The store that `url` names, to be looked at: where it is a file, nothing of it is made or changed.
+
+    Raises ConfigurationError as `open_store` does, and for a file that is not there.
+    """
+    backend = part_of(url, "store")
+    store: Store = getattr(backend, "open_reader", backend.open_store)(url, clock)
+    return store
+
+
+def existing(url: str) -> str:
+    """`as_made(url)`, of a store that is there. Raises ConfigurationError for a file that is not."""
+    return str(part_of(url, "connection").existing(url)) if url.startswith("sqlite:") else url
+
+
+def as_made(url: str) -> str:
+    """`url`; where it is a file, with the journal that the file has already, unless the URL names one."""
+    return str(part_of(url, "connection").as_made(url)) if url.startswith("sqlite:") else url
 
 
 def open_async_store(url: str, *, clock: Clock = SYSTEM) -> AsyncStore:
     """The async store that `url` names; see `open_store`."""
-    store: AsyncStore = _backend(url).open_async_store(url, clock)
+    store: AsyncStore = part_of(url, "store").open_async_store(url, clock)
     return store
 
 
-def _backend(url: str) -> Any:
+def holds_tables(url: str) -> bool:
+    """Whether what is at `url` is a database, in which others keep tables beside the records."""
+    return BACKENDS.get(url.partition(":")[0], ("", ""))[0] in SQL
+
+
+def part_of(url: str, part: str) -> Any:
+    """A module of the backend that `url` names: its store, connection, errors. Raises ConfigurationError."""
     scheme = url.partition(":")[0]
     if scheme not in BACKENDS or ":" not in url:
         raise ConfigurationError(
@@ -124,7 +195,7 @@ def _backend(url: str) -> Any:
         )
     module, extra = BACKENDS[scheme]
     try:
-        return import_module(module)
+        return import_module(f"{module.removesuffix('.store')}.{part}" if module.endswith(".store") else module)
     except ModuleNotFoundError as missing:
         if not extra:
             raise
@@ -134,9 +205,24 @@ def _backend(url: str) -> Any:
 
 
 def without_password(url: str) -> str:
-    """`url` as it may be shown: the password, if any, replaced by stars."""
-    head, at, tail = url.rpartition("@")
-    scheme, slashes, user = head.partition("://")
-    if not at or ":" not in user:
-        return url
-    return f"{scheme}{slashes}{user.partition(':')[0]}:***@{tail}"
+    """`url` as it may be shown: no password, neither before the host nor among the parameters, nor when badly written.
+
+    Rather too much is hidden than too little: all that follows a secret parameter, too.
+    """
+    scheme, slashes, rest = url.partition("://") if _SCHEME.match(url) else ("", "", url)
+    for found in _PARAMETER.finditer(rest):
+        if _SECRET.search(unquote(found[1])):
+            if "@" in rest[found.end() :]:
+                # In that parameter's value, or before the host: who can say.
+                return f"{scheme}{slashes}***"
+            rest = f"{rest[: found.end()]}***"
+            break
+    user, at, tail = rest.rpartition("@")
+    if at:
+        name, colon, _ = user.partition(":")
+        return f"{scheme}{slashes}{name}:***@{tail}" if colon else f"{scheme}{slashes}{rest}"
+    name, colon, port = _PLACE.split(rest)[0].rpartition(":")
+    if slashes and colon and not port.isdigit() and not port.endswith("]"):
+        # Where a port should stand: the password of a URL that lacks its host.
+        return f"{scheme}{slashes}{name}:***"
+    return f"{scheme}{slashes}{rest}"

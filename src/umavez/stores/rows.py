@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record, Settled, Status
@@ -28,7 +28,7 @@ _TEXTS = {status: status.value for status in Status}
 """Looked up: an enum runs code of its own each time it is asked for a member's value."""
 
 _SUCCESS = Status.SUCCESS.value
-_new = tuple.__new__  # as in core/drafts.py, and for the same reason
+_new = tuple.__new__  # see core/drafts.py, where its gain is told
 
 
 def values_of(draft: Draft, lease: Millis | Instant | None, keep: Millis | Instant | None) -> tuple[Any, ...]:
@@ -52,12 +52,8 @@ def values_of(draft: Draft, lease: Millis | Instant | None, keep: Millis | Insta
 
 
 def key_of(key: Key) -> tuple[bytes, str, str, str]:
-    """The key's values in the order of KEY. NUL, which PostgreSQL refuses in text, is shown as its symbol."""
-    return key.digest, _shown(key.scope), _shown(key.operation), _shown(key.value)
-
-
-def _shown(text: str) -> str:
-    return text.replace("\0", "\u2400") if "\0" in text else text
+    """The key's values in the order of KEY."""
+    return key.digest, key.scope, key.operation, key.value
 
 
 def record_of(key: Key, row: Sequence[Any]) -> Record:
@@ -90,14 +86,23 @@ def record_of(key: Key, row: Sequence[Any]) -> Record:
     )
 
 
-def conditions(query: Query, now: int, mark: str, instant: str | None = None) -> tuple[str, list[Any]]:
-    """The WHERE text of `query` and its values, with instants in milliseconds.
+class Marks(NamedTuple):
+    """How a driver's statements name their parameters: any value, an instant in milliseconds, a digest.
 
-    `mark` is the driver's placeholder; `instant` the expression around it that makes a column's time out of
-    milliseconds, where columns are not milliseconds themselves. Only columns named here and placeholders go
-    into the text, never anything from the caller.
+    `digest_of` makes of a digest what its placeholder takes.
     """
-    instant = instant or mark
+
+    value: str
+    instant: str
+    digest: str
+    digest_of: Callable[[bytes], Any] = bytes
+
+
+def conditions(query: Query, now: int, marks: Marks) -> tuple[str, list[Any]]:
+    """The WHERE text of `query` and its values. Only columns named here and placeholders go into the text, never
+    anything from the caller.
+    """
+    mark, instant = marks.value, marks.instant
     wanted: list[tuple[str, Any]] = [
         (f"scope = {mark}", query.scope),
         (f"operation_name = {mark}", query.operation),
@@ -105,7 +110,28 @@ def conditions(query: Query, now: int, mark: str, instant: str | None = None) ->
         (f"process_instance_id = {mark}", query.process_instance),
         (f"status = {mark}", None if query.status is None else query.status.value),
         (f"created_at <= {instant}", None if query.older_than is None else now - query.older_than),
+        (f"created_at >= {instant}", None if query.newer_than is None else now - query.newer_than),
         (f"status = 'PENDING' AND lease_until <= {instant}", now if query.lapsed else None),
     ]
     chosen = [(text, value) for text, value in wanted if value is not None]
-    return " AND ".join(text for text, _ in chosen) or "1 = 1", [value for _, value in chosen]
+    texts, values = [text for text, _ in chosen], [value for _, value in chosen]
+    if query.digests is not None:
+        texts.append(f"digest >= {marks.digest} AND digest <= {marks.digest}")
+        values += map(marks.digest_of, query.digests)
+    if query.after is not None:
+        beyond = "<" if query.newest_first else ">"
+        # The first comparison is for the index on created_at, which the others could not use.
+        texts.append(
+            f"created_at {beyond}= {instant} AND (created_at {beyond} {instant} OR digest {beyond} {marks.digest})"
+        )
+        values += [query.after.created_at, query.after.created_at, marks.digest_of(query.after.digest)]
+    return " AND ".join(texts) or "1 = 1", values
+
+
+def order(query: Query) -> str:
+    """The ORDER BY of `query`."""
+    if query.digest_prefix is not None:
+        # An expression, because a planner that may walk the index on created_at does so, in search of one record.
+        down = " DESC" if query.newest_first else ""
+        return f"coalesce(created_at, created_at){down}, digest{down}"
+    return "created_at DESC, digest DESC" if query.newest_first else "created_at, digest"

@@ -10,7 +10,7 @@ To prove a store of your own, give each law a bench:
 For an async store use `AsyncBench(store, clock, runner)` with an `asyncio.Runner`.
 """
 
-from umavez.testing.bench import AnyBench, AsyncBench, Bench
 from umavez.testing.clock import ManualClock
+from umavez.testing.harness import AnyBench, AsyncBench, Bench
 
 __all__ = ["AnyBench", "AsyncBench", "Bench", "ManualClock"]

@@ -1,9 +1,9 @@
 """Explorer: many workers on a simulated store, interleaved at every command by a seeded schedule.
 
 A schedule is one seed: which worker goes next, who dies where, which answer is lost, which swap arrives twice
-or late, when time jumps and when the store is swept. `explore` runs the protocol of this package through as
-many schedules as it is given seeds and judges each by its history. A failure names its seed, and
-`Schedule(seed).run()` repeats it.
+or late, when time jumps and when the store is swept. Every worker is the engine itself (`AsyncOnce`, its admission and
+its attempts), stepped from one command to the next. `explore` runs it through as many schedules as it is given seeds
+and judges each by its history. A failure names its seed, and `Schedule(seed).run()` repeats it.
 """
 
 from __future__ import annotations
@@ -11,26 +11,30 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from umavez.clock import Clock
 from umavez.core.flow import Swap
 from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.protocol import Intent
-from umavez.errors import StoreUncertain
 from umavez.stores import Store
 from umavez.stores.memory import MemoryStore
 from umavez.testing.clock import ManualClock
 from umavez.testing.history import Answer, History, Violation
-from umavez.testing.worker import Caller, Effect, FarSide, Work
+from umavez.testing.worker import Effect, Failing, FarSide, Refusing, Worker
 
 KEEP = 60.0
 RETRIES = 1
-POLICIES = (
-    Policy("rerun", lease=10, keep=KEEP, max_retries=RETRIES),
-    Policy("hold", lease=10, keep=KEEP, max_retries=RETRIES),
-    Policy(lambda: None, lease=10, keep=KEEP, max_retries=RETRIES),
-)
+_TERMS: dict[str, Any] = {
+    "lease": 10,
+    "keep": KEEP,
+    "max_retries": RETRIES,
+    "final": (Refusing,),
+    "free": (Failing,),
+    "heartbeat": False,  # workers beat where the schedule says, not by a timer
+}
+POLICIES = tuple(Policy(unknown, **_TERMS) for unknown in ("rerun", "hold", lambda _: None))
 KEYS = (Key("one", "charge", "42"), Key("two", "charge", "42"))
 MOST_STEPS = 500
 """No schedule takes so many; one that does holds a worker that never ends."""
@@ -45,16 +49,6 @@ class ScheduleFailed(AssertionError):
         super().__init__(f"schedule {seed} breaks {violation}")
         self.seed = seed
         self.violation = violation
-
-
-class Worker:
-    """A caller under way: its steps, and the command it waits to have carried out (None: not begun)."""
-
-    __slots__ = ("command", "steps")
-
-    def __init__(self, caller: Caller) -> None:
-        self.steps: Work = caller.work()
-        self.command: Swap | Effect | None = None
 
 
 class Schedule:
@@ -76,6 +70,13 @@ class Schedule:
 
     def run(self) -> None:
         """Let workers loose on two keys, with faults; then stop the faults. Raises Violation."""
+        try:
+            self._run()
+        finally:
+            for worker in self.living:
+                worker.die()
+
+    def _run(self) -> None:
         for _ in range(self.chance.randint(2, 4)):
             self._begin()
         for _ in range(MOST_STEPS):
@@ -93,7 +94,7 @@ class Schedule:
         ending = self.chance.random()
         manner = "fails" if ending < 0.15 else "refuses" if ending < 0.25 else "succeeds"
         beats = self.chance.choice((0, 0, 1, 2))
-        self.living.append(Worker(Caller(f"w{self.begun}", Intent(key, meaning), self.policy, beats, manner)))
+        self.living.append(Worker(f"w{self.begun}", Intent(key, meaning), self.policy, beats, manner))
 
     def _disturb(self, luck: float) -> None:
         """Between two steps time may jump, the sweeper come, a late swap arrive or a new caller come."""
@@ -115,16 +116,16 @@ class Schedule:
             return
         try:
             if worker.command is None:
-                worker.command = next(worker.steps)
+                worker.step()
                 return
-            reply = self._carry_out(worker.command)
+            reply = self._carry_out(worker)
             if luck < 0.09:
                 self._die(worker)
             elif luck < 0.15 and isinstance(worker.command, Swap):
                 self.seen["lost answer"] += 1
-                worker.command = worker.steps.throw(StoreUncertain("The answer was lost."))
+                worker.lose()
             else:
-                worker.command = worker.steps.send(reply)
+                worker.step(reply)
         except StopIteration as end:
             self.living.remove(worker)
             self._hear(end.value)
@@ -132,14 +133,15 @@ class Schedule:
     def _die(self, worker: Worker) -> None:
         self.seen["death"] += 1
         self.living.remove(worker)
-        worker.steps.close()
+        worker.die()
         if isinstance(worker.command, Swap) and self.chance.random() < 0.3:
             # Its last words are still on the way.
             self.late.append(worker.command)
 
-    def _carry_out(self, command: Swap | Effect) -> object:
-        if isinstance(command, Effect):
-            return self.far_side.carry_out(command)
+    def _carry_out(self, worker: Worker) -> object:
+        command = worker.command
+        if not isinstance(command, Swap):
+            return self._affect(worker)
         reply = self._swap(command)
         luck = self.chance.random()
         if luck < 0.06:
@@ -148,6 +150,10 @@ class Schedule:
         if luck < 0.10:
             self.late.append(command)
         return reply
+
+    def _affect(self, worker: Worker) -> object:
+        assert isinstance(worker.command, Effect)
+        return self.far_side.carry_out(worker, worker.command)
 
     def _swap(self, swap: Swap) -> object:
         reply = self.store.swap(swap.expected, swap.draft)
@@ -166,23 +172,21 @@ class Schedule:
             intent = Intent(key, "1:same" if current is None else current.fingerprint)
             for number in range(2):
                 self.clock.advance(11)
-                caller = Caller(f"{key.scope}-last{number}", intent, self.policy, 0, "succeeds")
-                answer = self._undisturbed(caller.work())
+                answer = self._undisturbed(Worker(f"{key.scope}-last{number}", intent, self.policy, 0, "succeeds"))
                 if answer.kind in UNENDED:
                     raise Violation("I7", f"{key} is {answer.kind} though no lease is left")
 
-    def _undisturbed(self, steps: Work) -> Answer:
+    def _undisturbed(self, worker: Worker) -> Answer:
         try:
-            command = next(steps)
+            worker.step()
             while True:
-                if isinstance(command, Effect):
-                    command = steps.send(self.far_side.carry_out(command))
-                else:
-                    command = steps.send(self._swap(command))
+                worker.step(self._swap(worker.command) if isinstance(worker.command, Swap) else self._affect(worker))
         except StopIteration as end:
             answer: Answer = end.value
             self._hear(answer)
             return answer
+        finally:
+            worker.die()
 
 
 def explore(seeds: Iterable[int], store_of: Callable[[Clock], Store] = MemoryStore) -> Counter[str]:

@@ -13,13 +13,14 @@ completions alone, so that a store or a rule which forgets a record cannot hide 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from umavez.core.flow import Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Policy
-from umavez.core.record import Instant, Status
+from umavez.core.record import Instant, Settled, Status
 from umavez.testing.clock import ManualClock
 
 FINAL = frozenset(("succeeded", "refused", "replayed"))
@@ -41,6 +42,12 @@ class Answer(NamedTuple):
     meaning: str | None
     body: str | None = None
     took_over: bool = False
+
+
+def said(settled: Settled) -> str:
+    """What a caller hears of what is kept: the value, or the message of the refusal."""
+    kept = json.loads(settled.body or '""')
+    return str(kept if settled.ok else kept["message"])
 
 
 @dataclass(slots=True)
@@ -82,7 +89,7 @@ class History:
         else:
             self._given_up(owner, draft.key)
         if draft.keep is not None:
-            self._completed(owner, draft.key, draft.settled.body if draft.settled else None)
+            self._completed(owner, draft.key, None if draft.settled is None else said(draft.settled))
 
     def _given_up(self, owner: str, key: Key) -> None:
         until = self.leases.pop(key, 0)

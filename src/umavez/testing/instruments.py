@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from umavez.aio import AsyncOnce
-from umavez.once import Once
-from umavez.outcome import Event
+from umavez._async.once import AsyncOnce
+from umavez._sync.once import Once
+from umavez.engine.outcome import Event
 from umavez.stores import AsyncStore, Store
 from umavez.testing.clock import ManualClock
 

@@ -1,11 +1,12 @@
-"""`umavez corridas`: import communities, and put demonstration data in place."""
+"""`umavez corridas`: import communities, remove expired confirmations, put demonstration data in place."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from math import cos, pi, sin
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, help="Rides: communities, drivers and demonstration data.")
 Place = Annotated[str | None, typer.Option(help="sqlite:///file.db or postgresql://… [UMAVEZ_DATABASE]")]
+T = TypeVar("T")
 NAMES = ("Consolação", "Centro", "Brás", "Bela Vista", "Liberdade", "Mooca")
 """Two rows of three; the seed's passenger stands in the second place of the upper one."""
 SIDE = 0.022
@@ -45,6 +47,18 @@ def import_communities(
         raise typer.Exit(2) from None
     _with_corridas(database, lambda corridas: corridas.fleet.put_communities(found))
     typer.echo(f"{len(found)} communities kept: {', '.join(community.id for community in found)}")
+
+
+@group.command("sweep")
+def sweep(database: Place = None) -> None:
+    """Remove expired confirmations, as the server does by itself; each leaves a line in the audit. Safe to repeat.
+
+    Example:
+
+        umavez corridas sweep --database postgresql:///corridas
+    """
+    swept = _with_corridas(database, lambda corridas: corridas.sweep())
+    typer.echo(f"{swept} confirmations removed.")
 
 
 @group.command("demo")
@@ -111,7 +125,7 @@ def _ring(x: float, y: float, share: float, corners: int, seed: int) -> list[lis
     return [*ring, ring[0]]
 
 
-def _with_corridas(database: str | None, work: Any) -> None:
+def _with_corridas(database: str | None, work: Callable[[Corridas], T]) -> T:
     from umavez_systems.server import prepare  # noqa: PLC0415  # heavy, and of use to these commands only
     from umavez_systems.web import Carrier  # noqa: PLC0415  # the same
 
@@ -119,6 +133,6 @@ def _with_corridas(database: str | None, work: Any) -> None:
     prepare(settings)
     carrier = Carrier(settings)
     try:
-        work(carrier.corridas)
+        return work(carrier.corridas)
     finally:
         carrier.close()

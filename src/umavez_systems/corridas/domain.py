@@ -10,6 +10,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from umavez_systems.money import decimal_of
 from umavez_systems.problems import Problem
 
 LARGEST = Decimal("99999999.99")
@@ -36,6 +37,15 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request is answered: status and body, and whether it was answered before."""
+
+    status: int
+    body: dict[str, Any]
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A change of status: the engine's name for it, where it may start, where it leads."""
 
@@ -59,7 +69,7 @@ STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The ride a passenger asks for: what a token remembers until it is confirmed."""
+    """The ride a passenger asks for."""
 
     passenger: str
     kind: str
@@ -70,7 +80,7 @@ class Wish:
     price: Decimal | None
 
     def payload(self) -> dict[str, Any]:
-        """The wish as the engine keeps it: JSON without a float for money."""
+        """What the wish says, to be compared with another under the same key; money is no float."""
         return {
             "passenger": self.passenger,
             "kind": self.kind,
@@ -82,10 +92,14 @@ class Wish:
         }
 
     @classmethod
-    def of(cls, payload: dict[str, Any]) -> Wish:
-        """The wish that `payload` keeps."""
-        price = payload["price"]
-        return cls(**{**payload, "price": None if price is None else Decimal(price)})
+    def stored(cls, passenger: str, data: Any) -> Wish:
+        """The wish in a confirmation's `ride_data`, which was validated before it was kept. Raises a 422 problem."""
+        try:
+            texts = (data.get("origin"), data.get("destination"))
+            place = (float(data["passengerLat"]), float(data["passengerLng"]))
+            return cls(passenger, data["type"], *place, *texts, exact_price(data.get("price")))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise invalid("Os dados guardados com o token não podem ser lidos; solicite a corrida de novo.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +140,10 @@ def exact_price(value: object) -> Decimal | None:
     """A price in reais and centavos. Raises a 422 problem; nothing is ever rounded."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+    exact = decimal_of(value)
+    if exact is None:
         raise invalid("price deve ser um número, por exemplo 15.50.")
-    try:
-        exact = Decimal(value)
-    except ArithmeticError:
-        raise invalid("price deve ser um número, por exemplo 15.50.") from None
-    if not exact.is_finite() or not 0 <= exact <= LARGEST:
+    if exact.is_signed() or exact > LARGEST:
         raise invalid(f"price deve estar entre 0.00 e {LARGEST}.")
     if exact != exact.quantize(Decimal("0.01")):
         raise invalid("price tem mais de duas casas decimais; envie reais e centavos.")
@@ -151,6 +162,11 @@ def refusal(
     return Problem(
         status, kind, title, message, success=False, error=error, message=message, shouldRetry=retry, **extra
     )
+
+
+def conflict(kind: str, detail: str, **extra: Any) -> Problem:
+    """The 409 of a ride that is not where the caller thinks."""
+    return refusal(409, kind, "Conflito", detail, error=kind.replace("-", "_"), **extra)
 
 
 def new_id() -> str:

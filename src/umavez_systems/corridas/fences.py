@@ -6,21 +6,22 @@ edge of a hole too. Signs that rounding could turn are computed again in exact f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
-from math import floor
+from itertools import islice, pairwise
+from math import floor, frexp
 from typing import Any
 
 Point = tuple[float, float]
 """Longitude, latitude."""
 Edge = tuple[float, float, float, float]
 
-CELL = 0.01
-"""Side of a grid cell in degrees, about a kilometre."""
-LARGE = 4096
-"""A fence over more cells than this is tested by its box instead, so that no import can fill the memory."""
+FINEST = -20
+"""The power of two that is the side of the smallest grid cell in degrees, about ten centimetres."""
 PER_SLAB = 4
+MOST_SLABS = 1024
+MOST_ENTRIES = 8
+"""How often an edge stands in slabs, on average over a fence: its memory follows its corners, whatever its shape."""
 _ROUNDING = 4.0e-16
 """Above this share of its terms the sign of the determinant is certain in double arithmetic."""
 
@@ -28,7 +29,7 @@ _ROUNDING = 4.0e-16
 class Fence:
     """One community's area: a polygon or several, with holes."""
 
-    __slots__ = ("_height", "_low", "_slabs", "box", "id", "name", "priority")
+    __slots__ = ("_height", "_low", "_slabs", "box", "corners", "id", "name", "priority")
 
     def __init__(self, number: str, name: str, priority: int, rings: Iterable[Sequence[Point]]) -> None:
         edges = [(*a, *b) for ring in rings for a, b in pairwise(ring)]
@@ -36,6 +37,7 @@ class Fence:
         self.id = number
         self.name = name
         self.priority = priority
+        self.corners = len(edges)
         self.box = (min(xs), min(ys), max(xs), max(ys))
         self._low = self.box[1]
         self._slabs, self._height = _slabs(edges, self.box[1], self.box[3])
@@ -68,8 +70,15 @@ class Fence:
 
 
 def _slabs(edges: list[Edge], low: float, high: float) -> tuple[tuple[tuple[Edge, ...], ...], float]:
-    """The edges by horizontal slab. Slabs overlap by a hair: rounding must not put an edge beside its slab."""
-    count = max(1, min(len(edges) // PER_SLAB, 1024))
+    """The edges by horizontal slab, and a slab's height.
+
+    Slabs overlap by a hair: rounding must not put an edge beside its slab. Long edges stand in many slabs, so a fence
+    that is made of them gets fewer.
+    """
+    count = max(1, min(len(edges) // PER_SLAB, MOST_SLABS))
+    rise = sum(abs(edge[3] - edge[1]) for edge in edges)
+    while count > 1 and rise / (high - low) * count > MOST_ENTRIES * len(edges):
+        count //= 2
     height = (high - low) / count or 1.0
     slabs: list[list[Edge]] = [[] for _ in range(count)]
     for edge in edges:
@@ -92,46 +101,56 @@ def _side(ax: float, ay: float, bx: float, by: float, x: float, y: float) -> int
     return (exact > 0) - (exact < 0)
 
 
+_Entry = tuple[int, float, float, float, float, Fence]
+
+
 class Fences:
-    """Every fence, found by point through a grid. Immutable: a change of fences makes another."""
+    """Every fence, found by point. Immutable: a change of fences makes another.
+
+    A grid for each size of fence, the cells a quarter as wide: none stands in more than 25 cells, so that the index
+    grows with the number of fences alone, however large they are.
+    """
 
     def __init__(self, fences: Iterable[Fence] = ()) -> None:
         # In the order in which overlapping fences claim a point: by priority, then by id.
         ordered = sorted(fences, key=lambda fence: (-fence.priority, fence.id))
         self.by_id = {fence.id: fence for fence in ordered}
-        self._large: list[tuple[int, Fence]] = []
-        self._cells: dict[tuple[int, int], list[tuple[int, Fence]]] = {}
+        self._grids: dict[float, dict[tuple[int, int], list[_Entry]]] = {}
         for rank, fence in enumerate(ordered):
-            self._place(rank, fence)
+            self._place((rank, *fence.box, fence))
 
-    def _place(self, rank: int, fence: Fence) -> None:
-        west, south, east, north = (floor(side / CELL) for side in fence.box)
-        if (east - west + 1) * (north - south + 1) > LARGE:
-            self._large.append((rank, fence))
-            return
-        for column in range(west, east + 1):
-            for row in range(south, north + 1):
-                self._cells.setdefault((column, row), []).append((rank, fence))
+    def _place(self, entry: _Entry) -> None:
+        _, west, south, east, north, _ = entry
+        side = 2.0 ** max(FINEST, frexp(max(east - west, north - south))[1] - 2)
+        grid = self._grids.setdefault(side, {})
+        for column in range(floor(west / side), floor(east / side) + 1):
+            for row in range(floor(south / side), floor(north / side) + 1):
+                grid.setdefault((column, row), []).append(entry)
 
-    def at(self, lat: float, lng: float) -> list[Fence]:
-        """The fences that cover a point, the one that claims it first."""
-        near = self._cells.get((floor(lng / CELL), floor(lat / CELL)), ())
-        if not self._large:
-            return [fence for _, fence in near if fence.covers(lng, lat)]
-        return [fence for _, fence in sorted([*near, *self._large], key=_rank) if fence.covers(lng, lat)]
+    def _near(self, x: float, y: float) -> list[_Entry]:
+        """The fences whose box holds a point, the one that claims it first."""
+        found: list[_Entry] = []
+        for side, grid in self._grids.items():
+            if cell := grid.get((floor(x / side), floor(y / side))):
+                found += [entry for entry in cell if entry[1] <= x <= entry[3] and entry[2] <= y <= entry[4]]
+        # Every rank is another, so that no fence is ever compared.
+        found.sort()
+        return found
+
+    def _covering(self, lat: float, lng: float) -> Iterator[Fence]:
+        return (entry[5] for entry in self._near(lng, lat) if entry[5].covers(lng, lat))
+
+    def at(self, lat: float, lng: float, most: int | None = None) -> list[Fence]:
+        """The fences that cover a point, the one that claims it first; at most `most` of them."""
+        return list(islice(self._covering(lat, lng), most))
 
     def first(self, lat: float, lng: float) -> Fence | None:
         """The fence that claims a point, or None."""
-        if self._large:
-            return next(iter(self.at(lat, lng)), None)
-        for _, fence in self._cells.get((floor(lng / CELL), floor(lat / CELL)), ()):
-            if fence.covers(lng, lat):
-                return fence
-        return None
+        return next(self._covering(lat, lng), None)
 
-
-def _rank(entry: tuple[int, Fence]) -> int:
-    return entry[0]
+    def touches(self, lat: float, lng: float) -> bool:
+        """Whether any fence's box holds the point."""
+        return bool(self._near(lng, lat))
 
 
 def rings_of(geometry: dict[str, Any]) -> list[list[Point]]:

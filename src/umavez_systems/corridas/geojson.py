@@ -15,6 +15,39 @@ MOST_FEATURES = 5_000
 MOST_CORNERS = 10_000
 
 
+def _list_of(items: dict[str, Any], least: int) -> dict[str, Any]:
+    return {"type": "array", "minItems": least, "items": items}
+
+
+def _shape(name: str, coordinates: dict[str, Any]) -> dict[str, Any]:
+    properties = {"type": {"const": name}, "coordinates": coordinates}
+    return {"type": "object", "required": ["type", "coordinates"], "properties": properties}
+
+
+_POLYGON = _list_of(_list_of(_list_of({"type": "number"}, 2), 4), 1)
+_FEATURE = {
+    "type": "object",
+    "required": ["type", "id", "geometry"],
+    "properties": {
+        "type": {"const": "Feature"},
+        "id": {"type": "string", "minLength": 1, "maxLength": 60},
+        "properties": {"type": "object", "properties": {"name": {"type": "string"}, "priority": {"type": "integer"}}},
+        "geometry": {"anyOf": [_shape("Polygon", _POLYGON), _shape("MultiPolygon", _list_of(_POLYGON, 1))]},
+    },
+}
+_COLLECTION = {
+    "title": "Comunidades",
+    "type": "object",
+    "required": ["type", "features"],
+    "properties": {
+        "type": {"const": "FeatureCollection"},
+        "features": {"type": "array", "minItems": 1, "maxItems": MOST_FEATURES, "items": _FEATURE},
+    },
+}
+GEOJSON: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": _COLLECTION}}}}
+"""What OpenAPI says about a body with communities."""
+
+
 class Community(NamedTuple):
     """A community to be kept: its id, name, priority and checked geometry."""
 
@@ -22,6 +55,11 @@ class Community(NamedTuple):
     name: str
     priority: int
     geometry: dict[str, Any]
+
+    @property
+    def corners(self) -> int:
+        """How many positions its rings have."""
+        return sum(len(ring) for polygon in self.geometry["coordinates"] for ring in polygon)
 
 
 def communities_of(data: Any) -> list[Community]:
@@ -71,7 +109,7 @@ def _geometry(geometry: Any, where: str) -> dict[str, Any]:
     kept = {"type": "MultiPolygon", "coordinates": checked}
     reason = shapely.is_valid_reason(shape(kept))
     if reason != "Valid Geometry":
-        raise invalid(f"{where}: a cerca se cruza ou se sobrepõe a si mesma ({reason}).")
+        raise invalid(f"{where}: a cerca se cruza ou se sobrepõe a si mesma, perto de [{reason.partition('[')[2]}.")
     return kept
 
 

@@ -1,16 +1,20 @@
 """Live: a WebSocket that tells a passenger's app when its token was used, expired or was cancelled.
 
-The first message says who asks and for which token: neither stands in the address, where logs would keep it. What
+Where API keys are set, the key comes with the request that opens the socket, and nothing is opened without it. The
+first message says which passenger asks for which token: neither stands in the address, where logs would keep it. What
 this process does is told at once; what another process did is seen at the next look.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
+import logging
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter
@@ -18,15 +22,22 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from umavez import UmavezError
 from umavez.tokens import TokenView
+from umavez_systems.corridas.confirmations import digest_of
 from umavez_systems.corridas.domain import iso
-from umavez_systems.corridas.operations import Corridas, digest_of
+from umavez_systems.corridas.operations import Corridas
+from umavez_systems.money import exact_json
 from umavez_systems.problems import Problem
 
+LOG = logging.getLogger("umavez.systems")
 LOOK_SECONDS = 2.0
-PATIENCE = 10.0
-MOST = 1_000
-"""Sockets that one process keeps open."""
+PATIENCE = 5.0
+"""Seconds for the first message to come."""
 LONGEST = 2_000
+IDLE_TALK = 16
+"""Messages beyond the first that are read past; who says more is left."""
+PROTOCOL = "umavez.live"
+KEY_PROTOCOL = "umavez.key."
+"""A browser cannot send a header with a WebSocket: it offers the protocols `umavez.live` and this with the key."""
 FINAL = ("used", "expired", "cancelled", "unknown")
 router = APIRouter()
 
@@ -34,11 +45,27 @@ router = APIRouter()
 class Live:
     """Who waits for which token, in this process."""
 
-    def __init__(self, corridas: Corridas) -> None:
+    def __init__(self, corridas: Corridas, most: int, most_each: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self.open = 0
-        corridas.told = self._told
+        self._open: Counter[str] = Counter()
+        self._most = most
+        self._most_each = most_each
+        corridas.confirmations.told = self._told
+
+    @contextlib.contextmanager
+    def place(self, principal: str) -> Iterator[None]:
+        """A place among the open sockets. Raises a 503 problem when all are taken, or all of this principal."""
+        if self._open.total() >= self._most or self._open[principal] >= self._most_each:
+            problem = Problem(503, "ocupado", "Servidor ocupado", "Há conexões demais; tente de novo em instantes.")
+            raise problem.retryable_after(5.0)
+        self._open[principal] += 1
+        try:
+            yield
+        finally:
+            self._open[principal] -= 1
+            if not self._open[principal]:
+                del self._open[principal]
 
     def _told(self, digest: str) -> None:
         """Called in the thread of a use case. A loop that has ended has nobody to wake."""
@@ -50,7 +77,7 @@ class Live:
             event.set()
 
     @contextlib.contextmanager
-    def waiting(self, digest: str) -> Any:
+    def waiting(self, digest: str) -> Iterator[asyncio.Event]:
         """An event that is set when something happens to the token."""
         event = asyncio.Event()
         self._waiting[digest].add(event)
@@ -66,22 +93,29 @@ class Live:
 async def follow(socket: WebSocket) -> None:
     """Tell the token's state, now and when it changes; the socket closes after the last change."""
     live: Live = socket.app.state.live
-    await socket.accept()
-    if live.open >= MOST:
-        await socket.close(1013, "Muitas conexões; tente de novo em instantes.")
-        return
-    live.open += 1
     try:
-        await _follow(socket, live)
-    except WebSocketDisconnect:
-        return
-    finally:
-        live.open -= 1
+        principal = socket.app.state.carrier.principals.of(_authorization(socket))
+        with live.place(principal), contextlib.suppress(WebSocketDisconnect):
+            await socket.accept(PROTOCOL if PROTOCOL in socket.scope["subprotocols"] else None)
+            await _follow(socket, live, principal)
+    except Problem as problem:
+        # Only before the socket is open: a plain HTTP answer.
+        await socket.send_denial_response(problem.response())
 
 
-async def _follow(socket: WebSocket, live: Live) -> None:
+def _authorization(socket: WebSocket) -> str | None:
+    """The request's Authorization, or the key among the protocols it offers, in base64url without padding."""
+    for offered in socket.scope["subprotocols"]:
+        if offered.startswith(KEY_PROTOCOL):
+            text = offered.removeprefix(KEY_PROTOCOL)
+            with contextlib.suppress(ValueError):
+                return f"Bearer {base64.urlsafe_b64decode(text + '=' * (-len(text) % 4)).decode()}"
+    return socket.headers.get("authorization")
+
+
+async def _follow(socket: WebSocket, live: Live, principal: str) -> None:
     try:
-        principal, passenger, token = await asyncio.wait_for(_greeted(socket), PATIENCE)
+        passenger, token = await asyncio.wait_for(_greeted(socket), PATIENCE)
         gone = asyncio.create_task(_until_gone(socket))
         try:
             with live.waiting(digest_of(token)) as event:
@@ -91,24 +125,33 @@ async def _follow(socket: WebSocket, live: Live) -> None:
             await asyncio.gather(gone, return_exceptions=True)
     except Problem as problem:
         await _send(
-            socket, {"event": "refused", "error": problem.extra.get("error", problem.kind), "message": problem.detail}
+            socket,
+            {"event": "refused", "error": problem.members.get("error", problem.kind.name), "message": problem.detail},
         )
         await socket.close(1008)
+    except _NotText:
+        await socket.close(1003, "Envie texto JSON, não bytes.")
     except TimeoutError:
         await socket.close(1008, "Nenhuma mensagem chegou.")
-    except UmavezError:
+    except UmavezError as error:
+        LOG.warning("A live socket was closed: %s", error)
         await socket.close(1013, "Tente de novo em instantes.")
 
 
-async def _greeted(socket: WebSocket) -> tuple[str, str, str]:
-    """The principal, passenger and token of the first message. Raises a problem."""
-    text = await socket.receive_text()
-    try:
-        data = json.loads(text) if len(text) <= LONGEST else None
-    except (ValueError, RecursionError):
-        data = None
+class _NotText(Exception):
+    """The client sent bytes."""
+
+
+async def _greeted(socket: WebSocket) -> tuple[str, str]:
+    """The passenger and the token of the first message. Raises a problem, or _NotText for bytes."""
+    text = await _heard(socket)
+    if text is None:
+        raise _NotText
+    if len(text) > LONGEST:
+        raise _wanted()
+    data = exact_json(text)
     if not isinstance(data, dict):
-        data = {}
+        raise _wanted()
     passenger, token = data.get("passengerId"), data.get("confirmationToken")
     if (
         not isinstance(passenger, str)
@@ -116,10 +159,21 @@ async def _greeted(socket: WebSocket) -> tuple[str, str, str]:
         or not 0 < len(passenger) <= 200
         or "\0" in passenger
     ):
-        raise Problem(422, "dados-invalidos", "Dados inválidos", "Envie passengerId e confirmationToken em JSON.")
-    given = data.get("authorization")
-    header = given if isinstance(given, str) else socket.headers.get("authorization")
-    return socket.app.state.carrier.principals.of(header), passenger, token
+        raise _wanted()
+    return passenger, token
+
+
+def _wanted() -> Problem:
+    return Problem(422, "dados-invalidos", "Dados inválidos", "Envie passengerId e confirmationToken em JSON.")
+
+
+async def _heard(socket: WebSocket) -> str | None:
+    """The text of the next message; None for one of bytes. Raises WebSocketDisconnect."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1005))
+    text: str | None = message.get("text")
+    return text
 
 
 async def _tell(socket: WebSocket, event: asyncio.Event, gone: asyncio.Task[None], who: tuple[str, str, str]) -> None:
@@ -127,7 +181,7 @@ async def _tell(socket: WebSocket, event: asyncio.Event, gone: asyncio.Task[None
     told = None
     while not gone.done():
         event.clear()
-        view: TokenView = await carrier.run(carrier.corridas.look, *who)
+        view: TokenView = await carrier.run(carrier.corridas.confirmations.look, *who)
         if view.state.value != told:
             told = view.state.value
             await _send(socket, _message(view))
@@ -141,6 +195,7 @@ async def _tell(socket: WebSocket, event: asyncio.Event, gone: asyncio.Task[None
             (waiter, gone), timeout=min(LOOK_SECONDS, max(0.02, left)), return_when=asyncio.FIRST_COMPLETED
         )
         waiter.cancel()
+    gone.result()
 
 
 def _message(view: TokenView) -> dict[str, Any]:
@@ -149,10 +204,12 @@ def _message(view: TokenView) -> dict[str, Any]:
 
 
 async def _until_gone(socket: WebSocket) -> None:
-    """Ends when the client leaves; what it says meanwhile is not listened to."""
+    """Ends when the client leaves; what it says meanwhile is not listened to. Raises a problem when it is too much."""
     with contextlib.suppress(WebSocketDisconnect):
-        while True:
-            await socket.receive_text()
+        for _ in range(IDLE_TALK):
+            if await _heard(socket) is None:
+                raise _NotText
+        raise Problem(429, "mensagens-demais", "Mensagens demais", "Envie uma mensagem só e espere as respostas.")
 
 
 async def _send(socket: WebSocket, message: dict[str, Any]) -> None:

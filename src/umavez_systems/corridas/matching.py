@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from math import asin, cos, floor, radians, sin
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +21,10 @@ REACH = 5
 FEW = 200
 """Up to so many drivers are compared one by one: quicker than walking cells."""
 CANDIDATES = 8
+MOST_FENCES = 64
+"""Fences that a driver is kept under, those that claim its place first; who asks in another is told by the database."""
+AT_ONCE = 500
+"""Drivers that are looked at again before others get their turn at the index."""
 
 K = TypeVar("K")
 Vector = tuple[float, float, float]
@@ -60,11 +65,21 @@ class Matching:
         return self._fences
 
     def fence(self, fences: Fences) -> None:
-        """Put other fences in place; every driver is looked at again."""
+        """Put other fences in place; the drivers near those that changed are looked at again, some at a time."""
         with self._lock:
-            self._fences = fences
-            for placed in list(self._placed.values()):
-                self._put(placed.driver)
+            before, self._fences = self._fences.by_id, fences
+            names = iter(list(self._placed))
+            if not self._placed:
+                return
+        after = fences.by_id
+        gone = [fence for name, fence in before.items() if after.get(name) is not fence]
+        come = [fence for name, fence in after.items() if before.get(name) is not fence]
+        changed = Fences([*gone, *come])
+        while some := list(islice(names, AT_ONCE)):
+            with self._lock:
+                for driver in [self._placed[name].driver for name in some]:
+                    if changed.touches(driver.lat, driver.lng):
+                        self._put(driver)
 
     def put(self, driver: Driver) -> None:
         """Know a driver where it is now."""
@@ -95,13 +110,20 @@ class Matching:
             return
         _, lat, lng, _, community = driver
         cells = tuple([_cell(lat, lng, side) for side in LEVELS])
-        fences = tuple([f.id for f in self._fences.at(lat, lng) if community is None or community == f.id])
+        fences = tuple([fence.id for fence in self._serving(lat, lng, community)])
         self._placed[name] = _Placed(driver, cells, fences)
         self._free[name] = vector = vector_of(lat, lng)
         for grid, cell in zip(self._grids, cells, strict=True):
             grid.setdefault(cell, {})[name] = vector
         for fence in fences:
             self._inside.setdefault(fence, {})[name] = vector
+
+    def _serving(self, lat: float, lng: float, community: str | None) -> list[Fence]:
+        """The fences for which a driver counts: those that it stands in, or its own community's alone."""
+        if community is None:
+            return self._fences.at(lat, lng, MOST_FENCES)
+        own = self._fences.by_id.get(community)
+        return [own] if own is not None and own.covers(lng, lat) else []
 
     def _withdraw(self, name: str, placed: _Placed) -> None:
         del self._free[name]
@@ -172,6 +194,16 @@ def vector_of(lat: float, lng: float) -> Vector:
     phi, lam = radians(lat), radians(lng)
     flat = cos(phi)
     return flat * cos(lam), flat * sin(lam), sin(phi)
+
+
+EARTH_KM = 6371.0088
+
+
+def kilometres(lat: float, lng: float, other_lat: float, other_lng: float) -> float:
+    """How far two places are from each other, along the great circle."""
+    (a, b, c), (x, y, z) = vector_of(lat, lng), vector_of(other_lat, other_lng)
+    chord = ((x - a) ** 2 + (y - b) ** 2 + (z - c) ** 2) ** 0.5
+    return 2 * EARTH_KM * asin(min(1.0, chord / 2))
 
 
 def _cell(lat: float, lng: float, side: float) -> Cell:

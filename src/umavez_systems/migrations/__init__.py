@@ -1,38 +1,93 @@
-"""Migrations: one Alembic history for all systems, run by `umavez serve` and `umavez systems migrate`."""
+"""Migrations: one Alembic history for all systems, run by `umavez migrate` and `umavez serve`."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
+import psycopg
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, create_engine, text
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from umavez import StoreUnavailable
+from umavez.postgres import patience
 
 LOCK = 0x756D617665  # "umave": one process migrates, the others wait for it
+PATIENCE = 60
+"""Seconds to wait for another process that migrates, or for a transaction that is in the way."""
+VERSION_TABLE = "systems_version"
 
 
-def sqlalchemy_url(url: str) -> str:
-    """The URL as SQLAlchemy spells it, on the driver that the systems use."""
-    scheme, _, rest = url.partition(":")
-    return f"postgresql+psycopg:{rest}" if scheme.startswith("postgres") else f"{scheme}:{rest.partition('?')[0]}"
+def migrate(url: str) -> str:
+    """Bring the systems' tables to the newest version; says in a sentence what was done.
 
-
-def migrate(url: str) -> None:
-    """Bring the systems' tables to the newest version. Safe to repeat, and from several processes at once."""
-    engine = create_engine(sqlalchemy_url(url))
+    Safe to repeat, and from several processes at once. Where they cannot be, nothing is done. Raises StoreUnavailable.
+    """
+    scheme = url.partition(":")[0]
+    if scheme not in ("sqlite", "postgresql", "postgres"):
+        return "The systems keep their tables in SQLite or PostgreSQL; none were made here."
     try:
-        with engine.begin() as connection:
-            if engine.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-            else:
-                connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
-            _upgrade(connection)
-    finally:
-        engine.dispose()
+        with _file(url) if scheme == "sqlite" else _server(url) as connection:
+            if connection is None:
+                return "The systems need a file without WAL: name it with ?journal=delete to have their tables in it."
+            return _upgrade(connection)
+    except (DBAPIError, sqlite3.Error, psycopg.Error) as error:
+        raise StoreUnavailable("The systems' tables could not be made; look at the database and try again.") from error
 
 
-def _upgrade(connection: Connection) -> None:
+@contextmanager
+def _file(url: str) -> Iterator[Connection | None]:
+    path = Path(unquote(url.partition(":///")[2].partition("?")[0]))
+
+    def opened() -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+
+    with create_engine("sqlite://", creator=opened, poolclass=NullPool).connect() as connection:
+        if connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal":
+            yield None
+            return
+        # Begun by hand and at once: the driver would begin at the first INSERT, with half of the tables made.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        yield connection
+        connection.commit()
+
+
+@contextmanager
+def _server(url: str) -> Iterator[Connection]:
+    # libpq reads the URL itself: SQLAlchemy knows no URL without a host, nor one with several.
+    def opened() -> psycopg.Connection:
+        told = conninfo_to_dict(_libpq(url))
+        return psycopg.connect(make_conninfo("", **{**patience(told, 10), **told}))
+
+    with create_engine("postgresql+psycopg://", creator=opened, poolclass=NullPool).begin() as connection:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE}s'")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+        yield connection
+
+
+def _libpq(url: str) -> str:
+    """`url` without the parameters that are the engine's own: libpq refuses what it does not know."""
+    place, _, query = url.partition("?")
+    kept = [part for part in query.split("&") if part and part.partition("=")[0] not in ("lanes", "timeout")]
+    return f"{place}?{'&'.join(kept)}" if kept else place
+
+
+def _upgrade(connection: Connection) -> str:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["connection"] = connection
+    newest = ScriptDirectory.from_config(config).get_current_head()
+    known = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    if known.get_current_revision() == newest:
+        return f"The tables of the systems were already at version {newest}."
     command.upgrade(config, "head")
+    return f"The tables of the systems are now at version {newest}."

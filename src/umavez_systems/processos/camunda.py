@@ -9,17 +9,28 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 
 import httpx
 
-from umavez import ClaimLost, MaxRetriesExceeded, OperationInProgress, Outcome, OutcomeUnknown
+from umavez import (
+    BoundedJson,
+    ClaimLost,
+    InvalidJson,
+    MaxRetriesExceeded,
+    OperationInProgress,
+    Outcome,
+    OutcomeUnknown,
+)
 from umavez_systems.problems import Problem
+from umavez_systems.processos.attempts import MAX_RETRIES, Step
 from umavez_systems.processos.domain import Glosa, lote_of
-from umavez_systems.processos.operations import ELIGIBLE, MAX_RETRIES, OPERATIONS, PAY, SUBMIT, Faturamento, Step
+from umavez_systems.processos.operations import ELIGIBLE, OPERATIONS, PAY, SUBMIT, Faturamento
 from umavez_systems.processos.ports import PortalError
 
 LOG = logging.getLogger("umavez.systems.processos")
+_BOUNDED = BoundedJson(number=Decimal, nul=False, size=16_000_000)
 DOUBTS = (OperationInProgress, OutcomeUnknown, ClaimLost, PortalError)
 """What another try may settle. None of them uses up the task's retries: the record counts what really failed."""
 
@@ -69,7 +80,7 @@ class CamundaTasks:
         content = {"workerId": self._worker, "maxTasks": most, "usePriority": False, "topics": wanted}
         response = self._client.post("/external-task/fetchAndLock", json=content)
         response.raise_for_status()
-        return [_task(found) for found in response.json()]
+        return [_task(found) for found in _BOUNDED.parse(response.content)]
 
     def complete(self, task: ExternalTask, variables: dict[str, Any]) -> None:
         """See ExternalTasks."""
@@ -138,7 +149,7 @@ class ExternalWorker:
         if task.topic == SUBMIT:
             return self._faturamento.submit_claim(step, lote)
         claim = task.variables.get(SUBMIT)
-        if task.topic != PAY or not isinstance(claim, dict):
+        if task.topic != PAY or not isinstance(claim, dict) or not {"claimId", "valor"} <= claim.keys():
             raise Problem(422, "dados-invalidos", "Dados inválidos", f"{PAY} precisa do resultado de {SUBMIT}.")
         return self._faturamento.process_payment(step, lote.operadora, str(claim["claimId"]), str(claim["valor"]))
 
@@ -156,12 +167,16 @@ def _task(found: dict[str, Any]) -> ExternalTask:
 
 
 def _value(variable: dict[str, Any]) -> Any:
-    """A variable's value; objects travel as JSON text."""
+    """A variable's value; objects travel as JSON text. None for one that cannot be read: only its task fails."""
     value = variable.get("value")
-    if variable.get("type") in ("Json", "Object") and isinstance(value, str):
-        return json.loads(value)
-    return value
+    if variable.get("type") not in ("Json", "Object") or not isinstance(value, str):
+        return value
+    try:
+        return _BOUNDED.parse(value)
+    except InvalidJson:
+        return None
 
 
 def _typed(variables: dict[str, Any]) -> dict[str, Any]:
-    return {name: {"type": "Json", "value": json.dumps(value)} for name, value in variables.items()}
+    # A decision may have put exact numbers into an outcome: they travel as text.
+    return {name: {"type": "Json", "value": json.dumps(value, default=str)} for name, value in variables.items()}

@@ -1,4 +1,4 @@
-"""`umavez processos`: start, resume, work, list and show process instances; run the simulated portal."""
+"""`umavez processos`: process instances and records, glosas and TISS messages, and the simulated portal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from umavez import ConfigurationError, UmavezError, open_store
+from umavez import BoundedJson, ConfigurationError, InvalidJson, UmavezError, open_store
 
 LOCAL = "local"
 """The principal of a server without API keys."""
@@ -22,6 +25,14 @@ DatabaseUrl = Annotated[str | None, typer.Option("--database", help="Where the p
 Principal = Annotated[str, typer.Option("--principal", help="Whose processes.")]
 InstanceId = Annotated[str, typer.Argument(metavar="ID", help="The process instance.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of text for people.")]
+
+
+class Situacao(StrEnum):
+    """Where a glosa stands."""
+
+    ABERTA = "aberta"
+    RECORRIDA = "recorrida"
+    VENCIDA = "vencida"
 
 
 def add(app: typer.Typer) -> None:
@@ -41,7 +52,7 @@ def opened(database: str | None) -> Iterator[Any]:
 
     settings = Settings.model_validate({} if database is None else {"database": database})
     prepare(settings)
-    link = open_database(settings.database, 2)
+    link = open_database(settings.database, 2, settings.database_timeout_seconds)
     system = open_processos(settings, link, open_store(link.store_url))
     try:
         yield system
@@ -64,14 +75,8 @@ def start(
 
     Example: umavez processos start lote.json --id atendimento-42
     """
-    from umavez_systems.processos.domain import lote_of  # noqa: PLC0415  # with the rest of the system
-
-    try:
-        data = json.loads(claim.read_text())
-    except ValueError:
-        raise ConfigurationError(f"{claim} is not JSON.") from None
     with opened(database) as system:
-        row, _ = system.runner.start(principal, number, lote_of(data), prazo)
+        row, _ = system.runner.start(principal, number, _lote(claim), prazo)
         row = system.runner.advance(principal, row["id"])
         typer.echo(_line(row))
 
@@ -90,6 +95,12 @@ def work(
     every: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks when nothing is due.")] = 1.0,
 ) -> None:
     """Move on every instance whose time has come, for ever. Any number of workers may run, and any may be killed."""
+    from logging.config import dictConfig  # noqa: PLC0415  # of use to this command only
+
+    from umavez_systems.logs import LINES  # noqa: PLC0415  # the same
+
+    if not once:
+        dictConfig(LINES)  # whoever asks for one round reads its one line
     with opened(database) as system:
         _work(system.runner.work, forever=not once, every=every)
 
@@ -134,6 +145,94 @@ def show(
     with opened(database) as system:
         shown = detail(system, principal, number)
     typer.echo(json.dumps(shown, indent=2, ensure_ascii=False) if as_json else timeline(shown))
+
+
+@group.command("record")
+def show_record(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The idempotency key.")],
+    database: DatabaseUrl = None,
+    principal: Principal = LOCAL,
+    result: Annotated[bool, typer.Option("--result", help="Open the result too, sealed or not.")] = False,
+) -> None:
+    """Show one idempotency record as JSON. A sealed result is opened with the keys in UMAVEZ_SEAL_KEYS.
+
+    Example: umavez processos record a3f2e1d4_Task_SubmitClaim_submit_claim_7a8b9c0d --result
+    """
+    with opened(database) as system:
+        record = system.faturamento.record(principal, key)
+        (shown,) = system.shown([record])
+        if result:
+            shown["resultData"] = system.faturamento.result(principal, record) if shown["hasResult"] else None
+    typer.echo(json.dumps(shown, indent=2, ensure_ascii=False, default=str))
+
+
+@group.command("tiss")
+def tiss(claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (claimData).", exists=True)]) -> None:
+    """Write a lote as a TISS message (XML with its hash). Nothing is sent.
+
+    Example: umavez processos tiss lote.json > lote.xml
+    """
+    from umavez_systems.problems import Problem  # noqa: PLC0415  # with the rest of the system
+    from umavez_systems.processos.tiss.lote import lote_message  # noqa: PLC0415  # the same
+
+    try:
+        typer.echo(lote_message(_lote(claim), datetime.now(UTC)), nl=False)
+    except Problem as problem:
+        raise UmavezError(problem.detail) from problem
+
+
+@group.command("statement")
+def statement(
+    file: Annotated[Path, typer.Argument(help="A demonstrativo as a TISS message.", exists=True)],
+    instance: Annotated[str, typer.Option("--instance", help="The process instance that it belongs to.")],
+    activity: Annotated[str, typer.Option("--activity", help="The activity.")] = "Task_Demonstrativo",
+    database: DatabaseUrl = None,
+    principal: Principal = LOCAL,
+) -> None:
+    """Keep a demonstrativo that was received as a file, and its glosas. Safe to repeat.
+
+    Example: umavez processos statement demonstrativo.xml --instance atendimento-42
+    """
+    from umavez_systems.processos.attempts import Step  # noqa: PLC0415  # with the rest of the system
+    from umavez_systems.processos.tiss.xml import LARGEST  # noqa: PLC0415  # the same
+
+    with opened(database) as system, file.open("rb") as opened_file:
+        data = opened_file.read(LARGEST + 1)
+        outcome = system.recursos.import_statement(Step(principal, instance, activity), data)
+        typer.echo(json.dumps(outcome.value, indent=2, ensure_ascii=False))
+
+
+@group.command("glosas")
+def glosas(
+    situacao: Annotated[Situacao | None, typer.Option(help="Only those that stand so.")] = None,
+    protocolo: Annotated[str | None, typer.Option(help="Only those of this protocolo.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
+    database: DatabaseUrl = None,
+    principal: Principal = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """List glosas by item, with the day until which each can be appealed against."""
+    chosen = None if situacao is None else situacao.value
+    with opened(database) as system:
+        rows = system.recursos.glosas.glosas(principal, protocolo, chosen, limit=limit)
+    if as_json:
+        typer.echo(json.dumps({"itens": rows}, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        name = f"{row['claimId']}  {row['numeroGuiaPrestador']}/{row['sequencialItem']}"
+        recurso = f"  {row['numeroRecurso']} {row['situacaoRecurso'] or ''}" if row["numeroRecurso"] else ""
+        typer.echo(
+            f"{name}  {row['codigoGlosa']}  {row['valorGlosado']:>12}  {row['situacao']:<9} {row['prazo']}{recurso}"
+        )
+
+
+def _lote(claim: Path) -> Any:
+    from umavez_systems.processos.domain import lote_of  # noqa: PLC0415  # with the rest of the system
+
+    try:
+        return lote_of(BoundedJson(number=Decimal, nul=False).parse(claim.read_bytes()))
+    except InvalidJson as error:
+        raise ConfigurationError(f"{claim}: {error}") from None
 
 
 @group.command("portal", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})

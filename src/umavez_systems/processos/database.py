@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from umavez_systems.database import Connection, Row
+from umavez import Record
+from umavez_systems.database import Connection, Database, Row
 
 _PROCESSO = (
     "principal, id, definicao, nome, estado, versao, conteudo, vence_em, falhas, desfecho, motivo, criado_em, mudado_em"
@@ -101,3 +103,67 @@ def note(connection: Connection, principal: str, number: str, versao: int, steps
 def find(connection: Connection, principal: str, number: str) -> Row | None:
     """One instance's row."""
     return connection.row(ONE, (principal, number))
+
+
+INSERT_PAYMENT = (
+    "INSERT INTO processos_pagamentos (operadora, protocolo, principal, chave, criado_em) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (operadora, protocolo) DO NOTHING"
+)
+OWNER = "SELECT principal, chave FROM processos_pagamentos WHERE operadora = ? AND protocolo = ?"
+HAND_ON = (
+    "UPDATE processos_pagamentos SET principal = ?, chave = ?"
+    " WHERE operadora = ? AND protocolo = ? AND principal = ? AND chave = ?"
+)
+
+Owner = tuple[str, str]
+"""A principal and an idempotency key."""
+
+
+class Reservas:
+    """Which key may pay a protocolo: the payer's name for a debt is one, whoever asks for its payment.
+
+    A reservation is never given back by itself: that a record is gone or failed does not prove that nothing was paid.
+    It passes on only from a key whose refusal is settled, which can no longer pay.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def owner(self, operadora: str, protocolo: str, asks: Owner) -> Owner:
+        """Who may pay the protocolo: `asks`, where nobody was before."""
+        with self._database.transaction() as connection:
+            connection.rows(INSERT_PAYMENT, (operadora, protocolo, *asks, time.time_ns() // 1_000_000))
+            row = connection.row(OWNER, (operadora, protocolo))
+        return asks if row is None else (row["principal"], row["chave"])
+
+    def take(self, operadora: str, protocolo: str, asks: Owner, may_pass: Callable[[Owner], bool]) -> bool:
+        """Whether `asks` may pay; a reservation of another passes on where `may_pass` says so."""
+        owner = self.owner(operadora, protocolo, asks)
+        if owner != asks and may_pass(owner):
+            with self._database.transaction() as connection:
+                connection.rows(HAND_ON, (*asks, operadora, protocolo, *owner))
+            owner = self.owner(operadora, protocolo, asks)
+        return owner == asks
+
+
+CHUNK = 50
+IDS = f"SELECT id, digest FROM idempotency_records WHERE digest IN ({', '.join('?' * CHUNK)})"
+
+
+class Registros:
+    """The `id` of records, which seed 003 has and the engine does not need: it knows a record by its key."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def ids(self, records: Sequence[Record]) -> dict[bytes, int]:
+        """The id of each record that is in the table, by the digest of its key."""
+        digests = [record.key.digest for record in records]
+        found: dict[bytes, int] = {}
+        with self._database.statements() as connection:
+            for start in range(0, len(digests), CHUNK):
+                part = digests[start : start + CHUNK]
+                # Always as many values, so that there is one statement, prepared once.
+                rows = connection.rows(IDS, (*part, *[part[-1]] * (CHUNK - len(part))))
+                found.update((bytes(row["digest"]), int(row["id"])) for row in rows)
+        return found

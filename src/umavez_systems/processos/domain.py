@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
+from umavez_systems.money import decimal_of
 from umavez_systems.problems import Problem
-from umavez_systems.processos.tiss import Situacao, TipoGuia
+from umavez_systems.processos.tiss.tables import Situacao, TipoGuia
 
 MAX_GUIAS = 100
 LARGEST = Decimal("99999999.99")
-_NUMBER = re.compile(r"^[0-9A-Za-z./-]+$")
+_NUMBER = re.compile(r"[0-9A-Za-z./-]+")
+_OPERADORA = re.compile(r"[0-9]{6}")
+_TUSS = re.compile(r"[0-9]{8}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Glosa(Exception):
@@ -51,6 +55,14 @@ class Guia:
         }
 
 
+class Remessa(NamedTuple):
+    """By what a payer finds a lote again. No patient in it."""
+
+    operadora: str
+    prestador: str
+    numero: str
+
+
 @dataclass(frozen=True, slots=True)
 class Lote:
     """1 to 100 guias of one type, from one prestador to one operadora."""
@@ -65,6 +77,11 @@ class Lote:
     def valor(self) -> Decimal:
         """What all guias are worth together."""
         return sum((guia.valor for guia in self.guias), Decimal("0.00"))
+
+    @property
+    def remessa(self) -> Remessa:
+        """By what the payer finds it again."""
+        return Remessa(self.operadora, self.prestador, self.numero)
 
     def sent(self) -> dict[str, Any]:
         """The lote as it goes to the payer: also what the idempotency key is made of."""
@@ -86,12 +103,12 @@ class Protocolo:
     valor: str
     referencia: str
 
-    def result(self, lote: Lote) -> dict[str, Any]:
+    def result(self, lote: str) -> dict[str, Any]:
         """What submit_claim gives (seed 003: claimId and status). No patient in it."""
         return {
             "claimId": self.numero,
             "status": self.situacao.name.lower(),
-            "lote": lote.numero,
+            "lote": lote,
             "valor": self.valor,
         }
 
@@ -114,8 +131,8 @@ def lote_of(data: object) -> Lote:
     """The lote that `data` describes. Raises a 422 problem that names the field, never its content."""
     if not isinstance(data, dict):
         raise invalid("claimData deve ser um objeto com operadora, prestador, numeroLote, tipoGuia e guias.")
-    operadora = _text(data, "operadora", 6)
-    if not (len(operadora) == 6 and operadora.isdigit()):
+    operadora = text_in(data, "operadora", 6)
+    if not _OPERADORA.fullmatch(operadora):
         raise invalid("operadora deve ser o registro ANS, com 6 dígitos.")
     if data.get("tipoGuia") not in list(TipoGuia):
         raise invalid(f"tipoGuia deve ser um de {', '.join(TipoGuia)}.")
@@ -126,7 +143,7 @@ def lote_of(data: object) -> Lote:
     found = tuple(_guia_of(guia, tipo) for guia in guias)
     if len({guia.numero for guia in found}) < len(found):
         raise invalid("guias: um número de guia aparece mais de uma vez no lote.")
-    return Lote(operadora, _text(data, "prestador", 14), _number(data, "numeroLote", 12), tipo, found)
+    return Lote(operadora, text_in(data, "prestador", 14), number_in(data, "numeroLote", 12), tipo, found)
 
 
 def _guia_of(data: object, tipo: TipoGuia) -> Guia:
@@ -134,47 +151,78 @@ def _guia_of(data: object, tipo: TipoGuia) -> Guia:
         raise invalid("guias: cada guia deve ser um objeto.")
     if data.get("tipoGuia", tipo.value) != tipo.value:
         raise invalid("guias: um lote só tem guias de um tipo; separe as outras em lotes próprios.")
-    procedimento = _text(data, "procedimento", 10)
-    if not procedimento.isdigit():
-        raise invalid("procedimento deve ser o código TUSS, só com dígitos.")
-    atendimento = _text(data, "dataAtendimento", 10)
-    try:
-        date.fromisoformat(atendimento)
-    except ValueError:
-        raise invalid("dataAtendimento deve ser uma data como 2026-07-01.") from None
-    numero, carteira = _number(data, "numeroGuiaPrestador", 20), _text(data, "carteira", 20)
+    procedimento = text_in(data, "procedimento", 8)
+    if not _TUSS.fullmatch(procedimento):
+        raise invalid("procedimento deve ser o código TUSS, com 8 dígitos.")
+    atendimento = text_in(data, "dataAtendimento", 10)
+    if not _is_date(atendimento):
+        raise invalid("dataAtendimento deve ser uma data como 2026-07-01.")
+    if date.fromisoformat(atendimento) > _latest_today():
+        raise invalid("dataAtendimento está no futuro; um atendimento é cobrado depois de feito.")
+    numero, carteira = number_in(data, "numeroGuiaPrestador", 20), text_in(data, "carteira", 20)
     return Guia(
-        numero, carteira, _text(data, "beneficiario", 70), procedimento, valor_of(data.get("valor")), atendimento
+        numero, carteira, text_in(data, "beneficiario", 70), procedimento, valor_of(data.get("valor")), atendimento
     )
+
+
+def _is_date(text: str) -> bool:
+    """Whether a text is a day of the calendar in the one form that payers read; Python takes weeks and more."""
+    try:
+        return _DATE.fullmatch(text) is not None and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _latest_today() -> date:
+    """The day that has begun somewhere: a host in another zone must not refuse what a hospital did this morning."""
+    return (datetime.now(UTC) + timedelta(hours=14)).date()
 
 
 def valor_of(valor: object) -> Decimal:
     """An amount in reais and centavos, from text or an exact number. Raises a 422 problem; nothing is rounded."""
-    if isinstance(valor, bool) or not isinstance(valor, int | Decimal | str):
+    exato = decimal_of(valor)
+    if exato is None:
         raise invalid('valor deve ser um texto como "150.00".')
-    try:
-        exato = Decimal(valor)
-    except ArithmeticError:
-        raise invalid('valor deve ser um texto como "150.00".') from None
-    if not exato.is_finite() or not 0 < exato <= LARGEST:
+    if not 0 < exato <= LARGEST:
         raise invalid(f"valor deve ser maior que zero e no máximo {LARGEST}.")
     if exato != exato.quantize(Decimal("0.01")):
         raise invalid("valor tem mais de duas casas decimais; envie reais e centavos.")
     return exato.quantize(Decimal("0.01"))
 
 
-def _text(data: dict[str, Any], name: str, longest: int) -> str:
+def text_in(data: dict[str, Any], name: str, longest: int) -> str:
+    """The text that is called `name`, of 1 to `longest` characters that can be shown. Raises a 422 problem."""
     value = data.get(name)
     if not isinstance(value, str) or not value.strip() or len(value) > longest or not value.isprintable():
         raise invalid(f"{name}: informe um texto de 1 a {longest} caracteres.")
     return value.strip()
 
 
-def _number(data: dict[str, Any], name: str, longest: int) -> str:
-    value = _text(data, name, longest)
-    if not _NUMBER.match(value):
+def number_in(data: dict[str, Any], name: str, longest: int) -> str:
+    """The same for the number of a document, as TISS writes it."""
+    value = text_in(data, name, longest)
+    if not _NUMBER.fullmatch(value):
         raise invalid(f"{name}: use só letras, dígitos e . / -.")
     return value
+
+
+RESULTS: dict[str, dict[str, type]] = {
+    "submit_claim": {"claimId": str, "valor": str},
+    "process_payment": {"paymentId": str},
+    "check_eligibility": {"elegivel": bool},
+    "request_statement": {"statementId": str, "claimId": str, "valorLiberado": str},
+    "import_statement": {"statementId": str, "claimId": str, "valorLiberado": str},
+    "submit_appeal": {"appealId": str, "valorRecursado": str},
+}
+"""What the result of an operation has at least: the process goes on with it, and so does whoever repeats the call."""
+
+
+def check_result(operation: str, result: object) -> None:
+    """Raise a 422 problem for a result, decided on by somebody, that `operation` could not have given."""
+    wanted = RESULTS.get(operation, {})
+    if not isinstance(result, dict) or any(not isinstance(result.get(name), kind) for name, kind in wanted.items()):
+        fields = ", ".join(f"{name} ({'texto' if kind is str else 'booleano'})" for name, kind in wanted.items())
+        raise invalid(f"result deve dizer o que {operation} devolveria, com {fields}; sem ele o processo não segue.")
 
 
 def invalid(detail: str) -> Problem:

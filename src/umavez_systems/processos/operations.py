@@ -1,4 +1,4 @@
-"""The operations of the revenue cycle: the only file of the system that calls the engine.
+"""The operations of the revenue cycle: eligibility, submission, payment, and the records of all of them.
 
 Each has its effect outside, at the payer. Its record is claimed before, settled after, and an outcome nobody knows
 is closed by asking the payer, never by guessing (seed 003, with its sample's second row after FAILED left out).
@@ -6,16 +6,10 @@ is closed by asking the payer, never by guessing (seed 003, with its sample's se
 
 from __future__ import annotations
 
-import json
-import logging
-import threading
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from umavez import (
-    Attempt,
     CannotTell,
     Codec,
     Event,
@@ -28,89 +22,42 @@ from umavez import (
     Record,
     Status,
     Store,
-    derived_key,
 )
-from umavez.retry import Backoff, Retry
-from umavez.transport import Phase, Trouble
-from umavez_systems.processos.domain import Glosa, Lote
-from umavez_systems.processos.ports import Duplicado, PayerPortal, PortalError, PortalInalcancavel, PortalOcupado
-from umavez_systems.processos.tiss import JA_APRESENTADA
+from umavez.reconcile import Pace, Reconciler
+from umavez_systems.processos.attempts import ASKED_OFTEN, MAX_RETRIES, READING, Attempts, Look, Step, Terms, Value
+from umavez_systems.processos.database import Owner, Reservas
+from umavez_systems.processos.domain import Glosa, Lote, Remessa, check_result
+from umavez_systems.processos.ports import (
+    Alheio,
+    Duplicado,
+    EmAnalise,
+    NaoPagavel,
+    PayerPortal,
+    PortalInalcancavel,
+    PortalSemResposta,
+)
+from umavez_systems.processos.tiss.tables import JA_APRESENTADA, Situacao
 
-LOG = logging.getLogger("umavez.systems.processos")
 SUBMIT = "submit_claim"
 PAY = "process_payment"
 ELIGIBLE = "check_eligibility"
+STATEMENT = "request_statement"
+IMPORT = "import_statement"
+APPEAL = "submit_appeal"
 OPERATIONS = (ELIGIBLE, SUBMIT, PAY)
-MAX_RETRIES = 3
-ASKED_OFTEN = 1000
-"""Retries of what changes nothing: workers that die over a question must not use it up."""
+"""What a process has as its tasks."""
+RECORDED = (*OPERATIONS, STATEMENT, IMPORT, APPEAL)
+RECONCILER = "umavez"
+"""The scope of whoever asks about all scopes: a name that no principal can have."""
 
-Value = dict[str, Any]
-Look = Callable[[str], Value | None]
-"""Asks the payer, under the reference it was given, for what an operation would have returned; None: not there."""
-
-
-READING = Retry(
-    Backoff(attempts=3, first=0.1, cap=1.0),
-    deadline=5.0,
-    classify=lambda error: Trouble(Phase.NEVER_SENT if isinstance(error, PortalError) else Phase.REFUSED),
-)
-"""Questions change nothing: they are asked again at once, without using up the operation's own retries."""
+UNPAYABLE = (Situacao.ENCERRADO_SEM_PAGAMENTO, Situacao.PAGO, Situacao.NAO_LOCALIZADO, Situacao.CANCELADO)
 
 
-class Alheio(PortalError):
-    """The payer has something under the same name that is not ours."""
+class Reservado(NaoPagavel):
+    """The payment of the protocolo is another key's."""
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Where an operation belongs. `begun`: an earlier worker may have run it, even if no record is left."""
-
-    principal: str
-    process_instance: str
-    activity: str
-    begun: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How long claims last, results are kept, and silence must last before "not there" means "never happened"."""
-
-    lease: float = 30.0
-    keep: float = 24 * 3600.0
-    quiet: float = 30.0
-
-
-@dataclass  # not frozen, hence without a hash: the engine must not keep plans that hold a patient's lote
-class Asking:
-    """What `unknown=` is: looks at the payer. "Not there" counts only once the request can no longer be on its way."""
-
-    look: Look
-    quiet_ms: int
-    now: Callable[[], int]
-
-    def __call__(self, question: Question) -> Happened | NotHappened | CannotTell:
-        """The payer's answer about an attempt that ended without one."""
-        try:
-            found = self.look(question.downstream_key())
-        except PortalError as error:
-            return CannotTell(str(error))
-        if found is not None:
-            return Happened(found)
-        left = doubted_since(question.record) + self.quiet_ms - self.now()
-        if left > 0:
-            return CannotTell(f"O pedido não chegou, mas ainda pode estar a caminho; pergunte em {left / 1000:.1f} s.")
-        return NotHappened()
-
-
-def doubted_since(record: Record) -> int:
-    """When the attempt's last possible request ended, by the store's clock; asking again does not move it."""
-    began = max(record.updated_at, record.lease_until or 0)
-    for entry in reversed(json.loads(record.evidence) if record.evidence else []):
-        if entry["what"] != "cannot tell":
-            break
-        began = entry["at"]
-    return began
+    def __init__(self) -> None:
+        super().__init__("O pagamento deste protocolo já é de outro processo; repita por ele ou confira o protocolo.")
 
 
 class Faturamento:
@@ -120,50 +67,57 @@ class Faturamento:
         self,
         store: Store,
         portal: PayerPortal,
+        reservas: Reservas,
         *,
         codec: Codec | None = None,
         terms: Terms | None = None,
         observers: Iterable[Callable[[Event], None]] = (),
     ) -> None:
-        self._store = store
-        self._observers = tuple(observers)
+        self.attempts = Attempts(store, codec=codec, terms=terms, observers=observers)
         self._portal = portal
-        self._codec = codec
-        self._terms = terms or Terms()
-        self._onces: dict[str, Once] = {}
-        self._lock = threading.Lock()
+        self._reservas = reservas
+        self.looks: dict[str, Callable[[list[str], str], Value | None]] = {
+            SUBMIT: lambda noted, referencia: self._submitted(Remessa(*noted), referencia),
+            PAY: lambda noted, referencia: self._paid(noted[0], noted[1], referencia),
+        }
+        """How the payer is asked about each operation, by what its attempt noted before it acted."""
 
     def submit_claim(self, step: Step, lote: Lote) -> Outcome[Value]:
         """Hand a lote in. Raises Glosa (final), PortalError kinds, OperationInProgress, MaxRetriesExceeded,
         OutcomeUnknown."""
 
         def look(referencia: str) -> Value | None:
-            found = READING.run(lambda: self._portal.protocol_of(lote), repeatable=True)
-            if found is not None and found.referencia != referencia:
-                raise Alheio("O portal tem outro lote com este número; confira e resolva o registro.")
-            return None if found is None else found.result(lote)
+            return self._submitted(lote.remessa, referencia)
 
         def act(referencia: str) -> Value:
             try:
-                return self._portal.submit(lote, referencia).result(lote)
+                return self._portal.submit(lote, referencia).result(lote.numero)
             except Duplicado:
-                found = self._portal.protocol_of(lote)
+                found = self._portal.protocol_of(lote.remessa)
                 if found is None or found.referencia != referencia:
                     raise Glosa(JA_APRESENTADA, "Guia já apresentada") from None
-                return found.result(lote)
+                return found.result(lote.numero)
 
-        return self._run(step, SUBMIT, lote.sent(), look, act)
+        return self.attempts.run(step, SUBMIT, lote.sent(), Look(look, list(lote.remessa)), act)
+
+    def _submitted(self, remessa: Remessa, referencia: str) -> Value | None:
+        found = READING.run(lambda: self._portal.protocol_of(remessa), repeatable=True)
+        if found is not None and found.referencia != referencia:
+            raise Alheio("O portal tem outro lote com este número; confira e resolva o registro.")
+        return None if found is None else found.result(remessa.numero)
 
     def process_payment(self, step: Step, operadora: str, protocolo: str, valor: str) -> Outcome[Value]:
-        """Ask for the payment of a protocolo. Raises as submit_claim."""
+        """Ask for the payment of a protocolo, once it is released. Raises as submit_claim, EmAnalise, NaoPagavel."""
+        inputs = {"operadora": operadora, "protocolo": protocolo, "valor": valor}
+        owner = (step.principal, step.key(PAY, inputs))
+        self._permit(step, operadora, protocolo, owner)
 
         def look(referencia: str) -> Value | None:
-            found = READING.run(lambda: self._portal.payment_of(operadora, protocolo), repeatable=True)
-            if found is not None and found.referencia != referencia:
-                raise Alheio("O portal tem outro pagamento deste protocolo; confira e resolva o registro.")
-            return None if found is None else found.result()
+            return self._paid(operadora, protocolo, referencia)
 
         def act(referencia: str) -> Value:
+            if self._reservas.owner(operadora, protocolo, owner) != owner:
+                raise Reservado
             try:
                 return self._portal.pay(operadora, protocolo, valor, referencia).result()
             except Duplicado:
@@ -172,8 +126,48 @@ class Faturamento:
                     raise
                 return found
 
-        inputs = {"operadora": operadora, "protocolo": protocolo, "valor": valor}
-        return self._run(step, PAY, inputs, look, act)
+        return self.attempts.run(step, PAY, inputs, Look(look, [operadora, protocolo]), act)
+
+    def _permit(self, step: Step, operadora: str, protocolo: str, owner: Owner) -> None:
+        """Raise where a payment must not begin. One that has begun, or is settled, is its record's business."""
+        record = self.once(step.principal).get(PAY, owner[1])
+        if record is not None and record.settled is not None:
+            return
+        if record is None or record.status is Status.FAILED:
+            self._refuse_unreleased(step, operadora, protocolo)
+        if not self._reservas.take(operadora, protocolo, owner, self._refused):
+            raise Reservado
+
+    def _refuse_unreleased(self, step: Step, operadora: str, protocolo: str) -> None:
+        try:
+            situacao = READING.run(lambda: self._portal.situation_of(operadora, protocolo), repeatable=True)
+        except PortalSemResposta as error:
+            # A question that got no answer has done nothing; only a payment that got none is in doubt.
+            raise PortalInalcancavel("A situação do protocolo não pôde ser lida; nada foi pago.") from error
+        # A step that was begun may have paid and lost its record: the payer is asked for the payment then.
+        if situacao is Situacao.LIBERADO or (situacao is Situacao.PAGO and step.begun):
+            return
+        if situacao in UNPAYABLE:
+            raise NaoPagavel(f"O protocolo não pode ser pago (situação {situacao}, {situacao.name}).")
+        raise EmAnalise(situacao)
+
+    def _refused(self, owner: Owner) -> bool:
+        """Whether a key's payment was refused for good: then it can never pay, and another may."""
+        return self.attempts.refused(owner[0], PAY, owner[1])
+
+    def _paid(self, operadora: str, protocolo: str, referencia: str) -> Value | None:
+        found = READING.run(lambda: self._portal.payment_of(operadora, protocolo), repeatable=True)
+        if found is not None and found.referencia != referencia:
+            raise Alheio("O portal tem outro pagamento deste protocolo; confira e resolva o registro.")
+        return None if found is None else found.result()
+
+    def ask(self, question: Question) -> Happened | NotHappened | CannotTell:
+        """What the payer says about a record that nobody repeats, by what its attempt noted before it acted."""
+        noted = question.progress
+        if not isinstance(noted, list):
+            return CannotTell("O registro não diz o que perguntar; quem repetir a operação pergunta.")
+        look = self.looks[question.key.operation]
+        return self.attempts.ask(question, lambda referencia: look(noted, referencia))
 
     def check_eligibility(self, step: Step, lote: Lote) -> Outcome[Value]:
         """Whether every patient of a lote is covered. It changes nothing, so it may simply run again."""
@@ -185,66 +179,25 @@ class Faturamento:
         def act(_: str) -> Value:
             return {"elegivel": all(covered(card) for card in cards)}
 
-        return self._run(step, ELIGIBLE, {"operadora": lote.operadora, "carteiras": cards}, None, act, ASKED_OFTEN)
+        inputs = {"operadora": lote.operadora, "carteiras": cards}
+        return self.attempts.run(step, ELIGIBLE, inputs, None, act, ASKED_OFTEN)
 
-    def _run(
-        self,
-        step: Step,
-        operation: str,
-        inputs: Value,
-        look: Look | None,
-        act: Callable[[str], Value],
-        max_retries: int = MAX_RETRIES,
-    ) -> Outcome[Value]:
-        once = self.once(step.principal)
-        key = derived_key(step.process_instance, step.activity, operation, inputs)
-        with once.attempt(
-            operation,
-            key=key,
-            process_instance=step.process_instance,
-            activity=step.activity,
-            unknown="rerun" if look is None else self._asking(once, operation, key, look),
-            final=(Glosa,),
-            free=(PortalOcupado, PortalInalcancavel),
-            max_retries=max_retries,
-            keep=self._terms.keep,
-            lease=self._terms.lease,
-        ) as attempt:
-            if attempt.replayed:
-                return Outcome(attempt.outcome, True, attempt.number, attempt.key)
-            if attempt.number > 1:
-                LOG.info("Retry %d of %s in process %s", attempt.number - 1, operation, step.process_instance)
-            referencia = attempt.downstream_key()
-            # A step that was begun but has no record may have outlived it: then the payer is asked first.
-            found = look(referencia) if look is not None and step.begun and attempt.number == 1 else None
-            if found is None:
-                self._prove(attempt)
-                found = act(referencia)
-            return attempt.succeed(found)
-
-    def _prove(self, attempt: Attempt) -> None:
-        """Raise ClaimLost if the claim is no longer ours: a worker that was frozen meanwhile must not send."""
-        if time.monotonic() - attempt.beaten_at > self._terms.lease / 3:
-            attempt.renew()
-        attempt.check()
-
-    def _asking(self, once: Once, operation: str, key: str, look: Look) -> Asking:
-        name = once.plans.any(operation).key(key)
-        return Asking(look, int(self._terms.quiet * 1000), lambda: once.store.read(name).now)
+    def reconciler(self, patience: float) -> Reconciler:
+        """Asks the payer about outcomes that nobody knows, of all principals, and frees what never happened."""
+        once = self.once(RECONCILER)
+        for operation in self.looks:
+            once.plans.declared(operation, {"unknown": self.ask, "max_retries": MAX_RETRIES, **self.attempts.policy})
+        return Reconciler(once, pace=Pace(settle=self.attempts.terms.quiet), patience=patience)
 
     def once(self, principal: str) -> Once:
         """The engine for one principal's records; keys of different principals never meet."""
-        with self._lock:
-            if principal not in self._onces:
-                self._onces[principal] = Once(
-                    self._store, scope=principal, codec=self._codec, observers=self._observers
-                )
-            return self._onces[principal]
+        return self.attempts.once(principal)
 
     def record(self, principal: str, key: str) -> Record:
         """The record of a key (seed: findByIdempotencyKey). Raises NoSuchRecord."""
         once = self.once(principal)
-        found = once.find(key=key, limit=2)
+        # By the digest, of which the operation is a part: a look at one row, whatever the table's size.
+        found = [record for name in RECORDED if (record := once.get(name, key)) is not None]
         if not found:
             raise NoSuchRecord(once.plans.any("operation").key(key))
         return found[0]
@@ -270,14 +223,15 @@ class Faturamento:
         return self.once(principal).plans.any(record.key.operation).stored(record)
 
     def resolve(self, principal: str, key: str, answer: Happened | NotHappened, *, by: str, reason: str) -> Record:
-        """Close a record by decision, with evidence. Raises NoSuchRecord, OperationInProgress, AlreadySettled."""
+        """Close a record by decision, with evidence. Raises NoSuchRecord, OperationInProgress, AlreadySettled, and a
+        422 problem for a result that nobody could go on with."""
         record = self.record(principal, key)
+        if isinstance(answer, Happened):
+            check_result(record.key.operation, answer.value)
         self.once(principal).resolve(record.key.operation, key, answer, by=by, reason=reason)
         return self.record(principal, key)
 
     def close(self) -> None:
         """Stop the heartbeats and give the portal's connections back. The store is closed with them."""
-        for once in self._onces.values():
-            once.close()
-        self._store.close()
+        self.attempts.close()
         self._portal.close()

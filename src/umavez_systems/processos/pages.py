@@ -18,6 +18,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
+PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
 
 def detail(system: Processos, principal: str, number: str) -> dict[str, Any]:
     """One instance: itself, the state of each task, its records and its timeline."""
@@ -27,7 +29,7 @@ def detail(system: Processos, principal: str, number: str) -> dict[str, Any]:
     return {
         **views.process_shown(row),
         "tarefas": tasks,
-        "registros": [views.record_shown(record) for record in records],
+        "registros": system.shown(records),
         "historico": [views.step_shown(step) for step in system.runner.timeline(principal, number)],
     }
 
@@ -68,7 +70,25 @@ def list_page(rows: list[dict[str, Any]]) -> str:
     ]
     head = "".join(f"<th>{name}</th>" for name in ("id", "estado", "desfecho", "falhas", "mudado em"))
     empty = "" if rows else "<p>Nenhum processo ainda: inicie um com POST /api/v1/processos.</p>"
-    return _page("Processos", f"<h1>Processos</h1>{empty}<table><tr>{head}</tr>{''.join(lines)}</table>")
+    return _page(
+        "Processos",
+        f'<p><a href="/glosas">glosas</a></p><h1>Processos</h1>{empty}<table><tr>{head}</tr>{"".join(lines)}</table>',
+    )
+
+
+def glosas_page(rows: list[dict[str, Any]]) -> str:
+    """Glosas and the terms of their recursos."""
+    names = ("claimId", "numeroGuiaPrestador", "sequencialItem", "codigoGlosa", "valorGlosado", "prazo", "situacao")
+    lines = [
+        tuple(row[name] for name in (*names, "numeroRecurso", "appealId", "situacaoRecurso", "valorRecursado"))
+        for row in rows
+    ]
+    heads = ("protocolo", "guia", "item", "glosa", "valor glosado", "recurso até", "situação")
+    more = ("nº do recurso", "recebido como", "situação do recurso", "valor recursado")
+    which = " · ".join(f'<a href="/glosas?situacao={name}">{name}s</a>' for name in ("aberta", "recorrida", "vencida"))
+    empty = "" if rows else "<p>Nenhuma glosa: peça um demonstrativo com POST /api/v1/request_statement.</p>"
+    body = f'<p><a href="/processos">processos</a> · <a href="/glosas">todas</a> · {which}</p><h1>Glosas</h1>{empty}'
+    return _page("Glosas", body + _table((*heads, *more), lines))
 
 
 def _evidence(record: dict[str, Any]) -> str:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import httpx
 
-from umavez.transport import Phase, trouble_of
-from umavez_systems.processos.domain import Glosa, Lote, Pagamento, Protocolo
+from umavez import BoundedJson
+from umavez.failures import Phase, trouble_of
+from umavez_systems.processos.contas.domain import Recebido, Recurso, Tipo
+from umavez_systems.processos.domain import Glosa, Lote, Pagamento, Protocolo, Remessa
 from umavez_systems.processos.ports import Duplicado, PortalError, PortalInalcancavel, PortalOcupado, PortalSemResposta
-from umavez_systems.processos.tiss import JA_APRESENTADA, Situacao
+from umavez_systems.processos.tiss.tables import JA_APRESENTADA, Situacao
+
+LONGEST_WAIT = 86_400.0
+"""Seconds that a portal may put us off at a time; who asks for more is asked again after a day."""
+_BOUNDED = BoundedJson(number=Decimal, nul=False)
 
 
 class HttpPortal:
@@ -33,11 +40,19 @@ class HttpPortal:
         """See PayerPortal."""
         return _protocolo(self._sent("/lotes", {**lote.sent(), "referencia": referencia}))
 
-    def protocol_of(self, lote: Lote) -> Protocolo | None:
+    def protocol_of(self, remessa: Remessa) -> Protocolo | None:
         """See PayerPortal."""
-        name = {"operadora": lote.operadora, "prestador": lote.prestador, "numeroLote": lote.numero}
+        name = {"operadora": remessa.operadora, "prestador": remessa.prestador, "numeroLote": remessa.numero}
         found = self._sent("/lotes/situacao", name)
         return None if found.get("situacao") == Situacao.NAO_LOCALIZADO else _protocolo(found)
+
+    def situation_of(self, operadora: str, protocolo: str) -> Situacao:
+        """See PayerPortal."""
+        found = self._sent("/protocolos/situacao", {"operadora": operadora, "protocolo": protocolo})
+        try:
+            return Situacao(found["situacao"])
+        except (KeyError, ValueError) as error:
+            raise PortalSemResposta("O portal respondeu sem situação.") from error
 
     def pay(self, operadora: str, protocolo: str, valor: str, referencia: str) -> Pagamento:
         """See PayerPortal."""
@@ -48,6 +63,25 @@ class HttpPortal:
         """See PayerPortal."""
         found = self._sent("/pagamentos/situacao", {"operadora": operadora, "protocolo": protocolo})
         return _pagamento(found) if found.get("pagamento") else None
+
+    def statement_of(self, operadora: str, protocolo: str, tipo: Tipo) -> bytes | None:
+        """See PayerPortal. The message travels as text inside JSON, and says its own encoding in vain."""
+        content = {"operadora": operadora, "protocolo": protocolo, "tipo": tipo.value}
+        xml = self._sent("/demonstrativos", content).get("xml")
+        if xml is not None and not isinstance(xml, str):
+            raise PortalSemResposta("O portal respondeu sem demonstrativo.")
+        # Back to the bytes that the declaration speaks of: the file as the payer would have handed it out.
+        return None if xml is None else xml.encode("iso-8859-1", "xmlcharrefreplace")
+
+    def appeal(self, recurso: Recurso, referencia: str) -> Recebido:
+        """See PayerPortal."""
+        return _recebido(self._sent("/recursos", {**recurso.sent(), "referencia": referencia}))
+
+    def appeal_of(self, operadora: str, protocolo: str, numero: str) -> Recebido | None:
+        """See PayerPortal."""
+        name = {"operadora": operadora, "protocolo": protocolo, "numeroRecurso": numero}
+        found = self._sent("/recursos/situacao", name)
+        return _recebido(found) if found.get("recurso") else None
 
     def close(self) -> None:
         """See PayerPortal."""
@@ -62,7 +96,7 @@ class HttpPortal:
             if response.status_code == 409:
                 raise Duplicado("O portal já tem este pedido.")
             response.raise_for_status()
-            answer = response.json()
+            answer = _BOUNDED.parse(response.content)
         except (httpx.HTTPError, ValueError) as error:
             raise _failure(error) from error
         if not isinstance(answer, dict):
@@ -76,7 +110,8 @@ def _failure(error: Exception) -> PortalError:
     trouble = trouble_of(error)
     name = f"HTTP {trouble.status}" if trouble.status else type(error).__name__
     if trouble.phase is Phase.NEVER_SENT and trouble.status:
-        return PortalOcupado(f"O portal pediu para tentar mais tarde ({name}).", trouble.retry_after or 1.0)
+        wait = min(trouble.retry_after or 1.0, LONGEST_WAIT)
+        return PortalOcupado(f"O portal pediu para tentar mais tarde ({name}).", wait)
     if trouble.phase is Phase.NEVER_SENT:
         return PortalInalcancavel(f"O portal não pôde ser alcançado ({name}).")
     # A refusal that is neither a glosa nor a duplicate (401, 404) proves nothing about a request sent before it.
@@ -85,7 +120,7 @@ def _failure(error: Exception) -> PortalError:
 
 def _refusal(response: httpx.Response) -> Exception:
     try:
-        glosa = response.json()["glosa"]
+        glosa = _BOUNDED.parse(response.content)["glosa"]
         codigo, descricao = str(glosa["codigo"]), str(glosa["descricao"])
     except (ValueError, KeyError, TypeError):
         return PortalSemResposta("O portal recusou sem dizer a glosa.")
@@ -105,3 +140,14 @@ def _pagamento(answer: dict[str, Any]) -> Pagamento:
         return Pagamento(*(str(answer[name]) for name in ("pagamento", "protocolo", "valor", "referencia")))
     except KeyError as error:
         raise PortalSemResposta("O portal respondeu sem pagamento.") from error
+
+
+def _recebido(answer: dict[str, Any]) -> Recebido:
+    try:
+        numero, situacao, valor, referencia = (
+            str(answer[name]) for name in ("recurso", "situacao", "valor", "referencia")
+        )
+        acatado = answer.get("acatado")
+        return Recebido(numero, situacao[:20], valor, None if acatado is None else str(acatado), referencia)
+    except KeyError as error:
+        raise PortalSemResposta("O portal respondeu sem recurso.") from error

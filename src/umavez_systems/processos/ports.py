@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from umavez_systems.processos.domain import Lote, Pagamento, Protocolo
+from umavez_systems.processos.contas.domain import Recebido, Recurso, Tipo
+from umavez_systems.processos.domain import Lote, Pagamento, Protocolo, Remessa
+from umavez_systems.processos.tiss.tables import Situacao
+
+ANALYSIS = 900.0
+"""Seconds between two looks at a protocolo that the payer is still analysing: that takes days."""
 
 
 class PortalError(Exception):
@@ -31,8 +36,51 @@ class Duplicado(PortalError):
     """The portal has it already: from us earlier, or from somebody else. Ask which."""
 
 
+class EmAnalise(PortalOcupado):
+    """The protocolo is not released yet: nothing was asked for."""
+
+    def __init__(self, situacao: Situacao) -> None:
+        super().__init__(f"O protocolo ainda não foi liberado (situação {situacao}, {situacao.name}).", ANALYSIS)
+        self.situacao = situacao
+
+
+class NaoPagavel(PortalError):
+    """The protocolo will not be paid as it stands: closed, cancelled, paid, or another's to pay."""
+
+
+class Alheio(PortalError):
+    """The payer has something under the same name that is not ours."""
+
+
+class SemDemonstrativo(PortalOcupado):
+    """The payer has not issued it yet: nothing was asked for."""
+
+    def __init__(self, tipo: Tipo) -> None:
+        super().__init__(f"A operadora ainda não emitiu o demonstrativo de {tipo.value} deste protocolo.", ANALYSIS)
+
+
+class DemonstrativoInvalido(PortalError):
+    """What the payer sent as a demonstrativo cannot be relied on; nothing of it was kept."""
+
+
+class Recusado(PortalError):
+    """We do not ask the payer at all, and nothing was sent."""
+
+
+class GlosaDesconhecida(Recusado):
+    """No demonstrativo that was received has this glosa, or not for so much."""
+
+
+class ForaDoPrazo(Recusado):
+    """The day until which the glosa could be appealed against is over."""
+
+
+class JaRecorrida(Recusado):
+    """The glosa is another recurso's."""
+
+
 class PayerPortal(Protocol):
-    """A payer's portal. Each verb raises PortalError kinds; `submit` and `pay` also raise Glosa, which is final."""
+    """A payer's portal. Each verb raises PortalError kinds; `submit`, `pay` and `appeal` also Glosa, which is final."""
 
     def eligible(self, operadora: str, carteira: str) -> bool:
         """Whether the patient is covered. Changes nothing."""
@@ -42,8 +90,12 @@ class PayerPortal(Protocol):
         """Hand in a lote (ENVIO_LOTE_GUIAS)."""
         ...
 
-    def protocol_of(self, lote: Lote) -> Protocolo | None:
+    def protocol_of(self, remessa: Remessa) -> Protocolo | None:
         """The protocolo of a lote, by its natural key (SOLIC_STATUS_PROTOCOLO); None: não localizado."""
+        ...
+
+    def situation_of(self, operadora: str, protocolo: str) -> Situacao:
+        """Where a protocolo stands (SOLIC_STATUS_PROTOCOLO). Changes nothing."""
         ...
 
     def pay(self, operadora: str, protocolo: str, valor: str, referencia: str) -> Pagamento:
@@ -52,6 +104,18 @@ class PayerPortal(Protocol):
 
     def payment_of(self, operadora: str, protocolo: str) -> Pagamento | None:
         """The payment of a protocolo (SOLIC_DEMONSTRATIVO_RETORNO); None: there is none."""
+        ...
+
+    def statement_of(self, operadora: str, protocolo: str, tipo: Tipo) -> bytes | None:
+        """The demonstrativo of a protocolo as a TISS message (SOLIC_DEMONSTRATIVO_RETORNO); None: not issued yet."""
+        ...
+
+    def appeal(self, recurso: Recurso, referencia: str) -> Recebido:
+        """Hand in a recurso (RECURSO_GLOSA)."""
+        ...
+
+    def appeal_of(self, operadora: str, protocolo: str, numero: str) -> Recebido | None:
+        """The recurso of that number, and where it stands; None: there is none. Changes nothing."""
         ...
 
     def close(self) -> None:

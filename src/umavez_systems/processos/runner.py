@@ -11,6 +11,7 @@ import contextlib
 import logging
 import random
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -32,16 +33,17 @@ from umavez import (
 from umavez_systems.database import Database, Row
 from umavez_systems.problems import Problem
 from umavez_systems.processos import database as tables
+from umavez_systems.processos.attempts import Step
 from umavez_systems.processos.database import Mudanca, Passo
 from umavez_systems.processos.domain import Glosa, Lote, invalid, lote_of
 from umavez_systems.processos.engine import Definition, Instance, Service, builtin, definition_of
-from umavez_systems.processos.operations import ELIGIBLE, PAY, SUBMIT, Faturamento, Step
-from umavez_systems.processos.ports import PortalError, PortalOcupado
+from umavez_systems.processos.operations import ELIGIBLE, PAY, SUBMIT, Faturamento
+from umavez_systems.processos.ports import NaoPagavel, PortalError, PortalOcupado
 
 LOG = logging.getLogger("umavez.systems.processos")
 LONGEST_PAUSE = 60.0
-_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")
-_DURATION = re.compile(r"^P(?=.)(\d{1,4}D)?(T(?=.)(\d{1,5}H)?(\d{1,5}M)?(\d{1,6}(\.\d{1,3})?S)?)?$")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_DURATION = re.compile(r"P(?=.)([0-9]{1,4}D)?(T(?=.)([0-9]{1,5}H)?([0-9]{1,5}M)?([0-9]{1,6}(\.[0-9]{1,3})?S)?)?")
 
 
 @dataclass
@@ -92,9 +94,9 @@ class Runner:
         It is not run yet: see `advance`. Raises a 409 problem when the id belongs to another lote.
         """
         number = number or str(uuid.uuid4())
-        if not _ID.match(number):
+        if not _ID.fullmatch(number):
             raise invalid("id: use de 1 a 64 letras, dígitos e . _ : -.")
-        if not _DURATION.match(prazo):
+        if not _DURATION.fullmatch(prazo):
             raise invalid("prazo deve ser uma duração como P1D, PT2H ou PT0S.")
         definition = builtin()
         data = {"lote": lote.sent(), "prazo": prazo}
@@ -127,13 +129,15 @@ class Runner:
     def _taken(self, row: Row) -> Run:
         return Run(row["principal"], row["id"], row["versao"], row["falhas"], self._instance(row))
 
-    def work(self, limit: int = 100) -> int:
-        """Move on every instance whose time has come; returns how many were found."""
+    def work(self, limit: int = 100, stop: threading.Event | None = None) -> int:
+        """Move on every instance whose time has come, until `stop` is set; returns how many were found."""
         with self._database.statements() as connection:
             due = connection.rows(tables.DUE, (self._clock(), limit))
         # Workers see the same list; in the same order they would meet at every instance.
         random.shuffle(due)
         for found in due:
+            if stop is not None and stop.is_set():
+                break
             row = self.row(found["principal"], found["id"])
             if row["vence_em"] is not None and row["vence_em"] <= self._clock():
                 self._advance_or_set_aside(row)
@@ -207,6 +211,8 @@ class Runner:
             if not run.instance.fail(service, "GLOSA", content):
                 return self._incident(run, service, str(glosa))
             return True
+        except NaoPagavel as error:
+            return self._incident(run, service, str(error))
         except (OperationInProgress, OutcomeUnknown, ClaimLost, PortalError) as error:
             return self._later(run, service, error)
         except (MaxRetriesExceeded, KeyReused) as error:

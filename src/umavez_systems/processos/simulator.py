@@ -14,11 +14,14 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from umavez import BoundedJson
 from umavez_systems.processos.simulator_ledger import Ledger, Refusal
 
+_BOUNDED = BoundedJson()
 FAULTS = {
     "busy": "429 with Retry-After, before acting",
     "error_before": "500 before acting",
@@ -40,10 +43,10 @@ class Faults:
         self._queue: list[str] = []
         self._lock = threading.Lock()
 
-    def queue(self, names: list[str]) -> None:
-        """Let the next requests meet `names`, one each; "ok" is none."""
+    def queue(self, next: list[str]) -> None:  # noqa: A002  # the word on the wire
+        """Let the next requests meet these faults, one each; "ok" is none."""
         with self._lock:
-            self._queue = [name for name in names if name in FAULTS or name == "ok"]
+            self._queue = [name for name in next if name in FAULTS or name == "ok"]
 
     def next(self) -> str:
         """The fault of this request."""
@@ -68,6 +71,14 @@ class Portal(ThreadingHTTPServer):
         self.ledger = ledger
         self.faults = faults
         self.hold = hold
+        self.told: dict[str, Callable[..., None]] = {
+            "/simulator/faults": faults.queue,
+            "/simulator/situacao": ledger.place,
+            "/simulator/glosa": ledger.deny,
+            "/simulator/recurso": ledger.decide,
+            "/simulator/duplicados": ledger.refuse,
+        }
+        """What whoever runs the simulator may tell it, without any fault in between."""
         super().__init__(("127.0.0.1", port), Answer)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -87,14 +98,27 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Every verb of the portal, each through the faults."""
-        content = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
-        if self.path == "/simulator/faults":
-            self.server.faults.queue(content["next"])
+        content = self._content()
+        if content is None:
+            self.close_connection = True
+            self._say(400, {})
+            return
+        if told := self.server.told.get(self.path):
+            told(**content)
             self._say(200, {})
             return
         fault = self.server.faults.next()
         if not self._before(fault):
             self._act(fault, content)
+
+    def _content(self) -> dict[str, Any] | None:
+        """The body; None for one that is no JSON object, or is not read because it is too long."""
+        try:
+            length = int(self.headers.get("Content-Length", 0))
+            content = _BOUNDED.parse(self.rfile.read(length) or b"{}") if 0 <= length <= _BOUNDED.size else None
+        except ValueError:
+            return None
+        return content if isinstance(content, dict) else None
 
     def _before(self, fault: str) -> bool:
         """Faults in which nothing is done; True when the request ends with one."""

@@ -7,11 +7,13 @@ import threading
 from decimal import Decimal
 from typing import Any
 
-from umavez_systems.processos.tiss import JA_APRESENTADA, Situacao
+from umavez_systems.processos.contas.simulator import Contas
+from umavez_systems.processos.tiss.tables import JA_APRESENTADA, Situacao
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS submissions (
-    id INTEGER PRIMARY KEY, operadora TEXT, prestador TEXT, lote TEXT, referencia TEXT, valor TEXT);
+    id INTEGER PRIMARY KEY, operadora TEXT, prestador TEXT, lote TEXT, referencia TEXT, valor TEXT,
+    situacao INTEGER NOT NULL DEFAULT 3);
 CREATE TABLE IF NOT EXISTS guias (submission INTEGER, operadora TEXT, prestador TEXT, numero TEXT);
 CREATE TABLE IF NOT EXISTS payments (
     id INTEGER PRIMARY KEY, operadora TEXT, protocolo TEXT, referencia TEXT, valor TEXT);
@@ -44,12 +46,17 @@ class Ledger:
         self._link.execute("PRAGMA journal_mode = WAL")
         self._link.execute("PRAGMA synchronous = OFF")
         self._link.executescript(TABLES)
+        self._contas = Contas(self._link)
         self._verbs = {
             "/elegibilidade": self._eligible,
             "/lotes": self._submit,
             "/lotes/situacao": self._protocol,
+            "/protocolos/situacao": self._situation,
             "/pagamentos": self._pay,
             "/pagamentos/situacao": self._payment,
+            "/demonstrativos": self._statement,
+            "/recursos": self._appeal,
+            "/recursos/situacao": self._contas.appealed,
         }
 
     def act(self, path: str, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -66,6 +73,7 @@ class Ledger:
             return {
                 "submissions": self._rows("SELECT id, prestador, lote, referencia, valor FROM submissions ORDER BY id"),
                 "payments": self._rows("SELECT id, protocolo, referencia, valor FROM payments ORDER BY id"),
+                "appeals": self._contas.appeals(),
             }
 
     def _eligible(self, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -88,6 +96,7 @@ class Ledger:
         self._link.executemany(
             "INSERT INTO guias VALUES (?, ?, ?, ?)", [(made, *whose, guia["numeroGuiaPrestador"]) for guia in guias]
         )
+        self._contas.keep(made or 0, guias)
         self._link.execute("COMMIT")
         return 201, _receipt({"id": made, "referencia": content["referencia"], "valor": valor}, Situacao.RECEBIDO)
 
@@ -100,6 +109,48 @@ class Ledger:
         if not found:
             return 200, {"situacao": Situacao.NAO_LOCALIZADO}
         return 200, _receipt(found[0], Situacao.RECEBIDO)
+
+    def _situation(self, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        found = self._rows(
+            "SELECT situacao FROM submissions WHERE operadora = ? AND 'CLM-' || printf('%06d', id) = ?",
+            (content["operadora"], content["protocolo"]),
+        )
+        if not found:
+            return 200, {"situacao": Situacao.NAO_LOCALIZADO}
+        return 200, {"situacao": Situacao.PAGO if self._paid(content) else found[0]["situacao"]}
+
+    def place(self, protocolo: str, situacao: int) -> None:
+        """Let a protocolo stand at `situacao`, as the payer's analysis would."""
+        with self._lock:
+            words = "UPDATE submissions SET situacao = ? WHERE 'CLM-' || printf('%06d', id) = ?"
+            self._link.execute(words, (situacao, protocolo))
+
+    def refuse(self, duplicates: bool) -> None:
+        """Refuse from now on what was handed in before, or accept it."""
+        with self._lock:
+            self._refuses = duplicates
+
+    def deny(self, protocolo: str, guia: str, codigo: str, valor: str) -> None:
+        """See Contas.deny."""
+        with self._lock:
+            self._contas.deny(protocolo, guia, codigo, valor)
+
+    def decide(self, recurso: str, situacao: str, acatado: str) -> None:
+        """See Contas.decide."""
+        with self._lock:
+            self._contas.decide(recurso, situacao, acatado)
+
+    def _statement(self, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        words = "SELECT id, prestador, lote FROM submissions WHERE operadora = ? AND 'CLM-' || printf('%06d', id) = ?"
+        found = self._rows(words, (content["operadora"], content["protocolo"]))
+        if not found:
+            return 200, {"xml": None}
+        return self._contas.statement(content, found[0], self._situation(content)[1]["situacao"])
+
+    def _appeal(self, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self._refuses and self._contas.appealed(content)[1]:
+            raise Refusal(409, {})
+        return self._contas.appeal(content)
 
     def _pay(self, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self._refuses and self._paid(content):

@@ -15,10 +15,10 @@ def instant(millis: int | None) -> str | None:
     return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def record_shown(record: Record) -> dict[str, Any]:
-    """A record in the words of the seed. The result is not part of it; whether there is one is."""
+def record_shown(record: Record, number: int | None) -> dict[str, Any]:
+    """A record and its `id` in the words of the seed. The result is not part of it; whether there is one is."""
     return {
-        "id": record.fence,
+        "id": number,
         "idempotencyKey": record.key.value,
         "processInstanceId": record.process_instance,
         "activityId": record.activity,

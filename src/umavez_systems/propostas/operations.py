@@ -1,51 +1,52 @@
 """The use cases of clientes and propostas: the only file of the system that calls the engine.
 
-Creation carries its key on its own row: UNIQUE decides, and the row is the record. Changes of state join the
-engine's record to their own transaction: record, change and audit trail commit together or not at all.
+Creation carries its key on its own row: UNIQUE decides, and the row is the record. Every change joins the engine's
+record to its own transaction: record, row in idempotencia_operacoes, change and audit trail commit together or not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from umavez import Once, fingerprint
 from umavez_systems.database import Connection, Database, Duplicate, Row
 from umavez_systems.documentos import valid_document
-from umavez_systems.principals import LOCAL, scoped_key
-from umavez_systems.problems import Problem
 from umavez_systems.propostas import database as tables
-from umavez_systems.propostas.domain import ACOES, Acao, Cliente, Estado, IdempotenciaKey, Proposta, valor_exato
+from umavez_systems.propostas.domain import (
+    ACOES,
+    ALTERAR_CLIENTE,
+    ALTERAR_PROPOSTA,
+    Acao,
+    Cliente,
+    Estado,
+    Proposta,
+    data_de_validade,
+    hoje,
+    valor_exato,
+)
+from umavez_systems.propostas.reading import Caller, Reading, unscoped
+from umavez_systems.propostas.refusals import (
+    bad_document,
+    in_use,
+    moved,
+    not_allowed,
+    reused,
+    stale,
+    unknown_cliente,
+)
 
 ACTIVITY = "propostas"
+E = TypeVar("E", Cliente, Proposta)
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls, under which key, and how strictly a repeated key is compared with its first content."""
-
-    principal: str
-    key: IdempotenciaKey | None
-    usuario: str
-    strict: bool = False
-
-    @property
-    def column(self) -> str | None:
-        """The key as it stands in the row."""
-        return None if self.key is None else scoped_key(self.principal, self.key.valor)
-
-    @property
-    def shown(self) -> str | None:
-        """The key as the caller sent it."""
-        return None if self.key is None else self.key.valor
-
-
-class Propostas:
+class Propostas(Reading):
     """Every use case, synchronous, each in one transaction."""
 
     def __init__(self, once: Once, database: Database, keep_seconds: float) -> None:
+        super().__init__(database)
         self._once = once
-        self._database = database
         self._dialect = tables.Dialect(database)
         self._keep = keep_seconds
 
@@ -57,7 +58,7 @@ class Propostas:
             if caller.strict and valid is False:
                 row = self._made_before(connection, tables.CLIENTE_BY_KEY, caller, mark)
                 return tables.cliente_of(_documented(row), caller.shown), True
-            values = (nome, email, documento, valid, caller.column, mark)
+            values = (nome, email, documento, valid, caller.column, mark, *tables.unicos(email, documento))
             row, made = self._found_or_inserted(connection, values, caller)
             if row is None:
                 row, made = _there(connection.row(tables.CLIENTE_BY_KEY, (caller.column,))), False
@@ -75,20 +76,25 @@ class Propostas:
             # The rival may have this very key: then its row is ours, whatever else it collides with.
             if caller.key is not None and (row := connection.row(tables.CLIENTE_BY_KEY, (caller.column,))):
                 return row, False
-            raise Problem(409, "email-em-uso", "E-mail em uso", "Já existe um cliente com este e-mail.") from error
+            # Both may be another's: then the e-mail is told, on every database.
+            taken = connection.row(tables.CLIENTE_BY_EMAIL, (values[6],))
+            raise in_use("email_unico" if taken else error.constraint) from error
 
-    def create_proposta(self, caller: Caller, cliente_id: int, valor: object) -> tuple[Proposta, bool]:
+    def create_proposta(
+        self, caller: Caller, cliente_id: int, valor: object, validade: str | None = None
+    ) -> tuple[Proposta, bool]:
         """A new proposta in rascunho, or the one this key made before, with its current state."""
-        mark = fingerprint({"cliente_id": cliente_id, "valor": valor})
+        said = {"cliente_id": cliente_id, "valor": valor}
+        mark = fingerprint(said if validade is None else {**said, "validade": validade})
         with self._database.statements() as connection:
             row = self._made_before(connection, tables.PROPOSTA_BY_KEY, caller, mark)
             if row is not None:
                 return tables.proposta_of(row, caller.shown), True
-        exato = valor_exato(valor)
+        exato = tables.centavos(valor_exato(valor))
+        dia = None if validade is None else data_de_validade(validade).isoformat()
         with self._database.transaction() as connection:
-            if tables.find_cliente(connection, cliente_id) is None:
-                raise Problem(422, "cliente-inexistente", "Cliente inexistente", f"Não há cliente {cliente_id}.")
-            made = connection.row(tables.INSERT_PROPOSTA, (cliente_id, str(exato), caller.column, mark))
+            _refuse_unknown(connection, cliente_id)
+            made = connection.row(self._dialect.insert_proposta, (cliente_id, exato, dia, caller.column, mark))
             if made is None:
                 row = _there(self._made_before(connection, tables.PROPOSTA_BY_KEY, caller, mark))
                 return tables.proposta_of(row, caller.shown), True
@@ -98,44 +104,167 @@ class Propostas:
     def change(self, caller: Caller, name: str, number: int, versao: int, motivo: str | None) -> tuple[Proposta, bool]:
         """Carry out an action on a proposta once per key. A repeat gives the proposta as it is now."""
         action = ACOES[name]
+        mark = fingerprint({"proposta": number, "versao": versao, "motivo": motivo})
         with self._database.transaction() as connection:
-            if caller.key is None:
-                return self._changed(connection, caller, action, number, versao, motivo), False
-            meaning = {"proposta": number, **({"versao": versao, "motivo": motivo} if caller.strict else {})}
-            with self._once.joined(
-                connection.raw,
-                action.operacao,
-                key=caller.key.valor,
-                scope=caller.principal,
-                fingerprint=meaning,
-                activity=ACTIVITY,
-                keep=self._keep,
-            ) as attempt:
-                if attempt.replayed:
-                    return self._current(connection, attempt.outcome["id"]), True
-                proposta = self._changed(connection, caller, action, number, versao, motivo)
-                attempt.succeed({**proposta.shown(), "valor": str(proposta.valor)})
-            return proposta, False
+            return self._once_per_key(
+                connection,
+                caller,
+                (action.operacao, {"proposta": number}, mark),
+                lambda: self._changed(connection, caller, action, number, versao, motivo),
+                lambda known: self._current(connection, caller.principal, known),
+            )
+
+    def edit_proposta(
+        self, caller: Caller, number: int, versao: int, changes: dict[str, Any], motivo: str | None
+    ) -> tuple[Proposta, bool]:
+        """Change a proposta that is still in rascunho, once per key. A repeat gives the proposta as it is now."""
+        mark = fingerprint({"proposta": number, "versao": versao, "motivo": motivo, **changes})
+        with self._database.transaction() as connection:
+            return self._once_per_key(
+                connection,
+                caller,
+                (ALTERAR_PROPOSTA, {"proposta": number}, mark),
+                lambda: self._edited(connection, caller, number, versao, changes, motivo),
+                lambda known: self._current(connection, caller.principal, known),
+            )
+
+    def edit_cliente(self, caller: Caller, number: int, versao: int, changes: dict[str, Any]) -> tuple[Cliente, bool]:
+        """Change a cliente, once per key. A repeat gives the cliente as it is now."""
+        mark = fingerprint({"cliente": number, "versao": versao, **changes})
+        with self._database.transaction() as connection:
+            return self._once_per_key(
+                connection,
+                caller,
+                (ALTERAR_CLIENTE, {"cliente": number}, mark),
+                lambda: self._edited_cliente(connection, caller, number, versao, changes),
+                lambda known: self._cliente(connection, caller.principal, known),
+            )
+
+    def _once_per_key(
+        self,
+        connection: Connection,
+        caller: Caller,
+        operation: tuple[str, dict[str, int], str],
+        run: Callable[[], E],
+        current: Callable[[int], E],
+    ) -> tuple[E, bool]:
+        """What `run` makes, or what it made before under this key, as it is now."""
+        if caller.key is None:
+            return run(), False
+        name, meaning, mark = operation
+        with self._once.joined(
+            connection.raw,
+            name,
+            key=caller.key.valor,
+            scope=caller.principal,
+            fingerprint=meaning,
+            activity=ACTIVITY,
+            keep=self._keep,
+            wait=self._database.timeout,
+        ) as attempt:
+            known = attempt.outcome if attempt.replayed else self._known(connection, caller, name, meaning)
+            if known is not None:
+                _refuse_other_content(known, caller, mark)
+                if not attempt.replayed:
+                    attempt.succeed(known)
+                return current(known["id"]), True
+            entity = run()
+            told = entity.snapshot()
+            values = (caller.column, name, entity.id, json.dumps(told, ensure_ascii=False), mark, self._keep)
+            connection.rows(self._dialect.insert_operation, values)
+            attempt.succeed({**told, "impressao": mark})
+        return entity, False
+
+    def _known(
+        self, connection: Connection, caller: Caller, name: str, meaning: dict[str, int]
+    ) -> dict[str, Any] | None:
+        """What idempotencia_operacoes remembers of a key. Raises a 422 problem when it was of another entity."""
+        row = connection.row(tables.OPERATION, (caller.column, name))
+        if row is None:
+            return None
+        if row["entidade_id"] not in meaning.values():
+            raise reused()
+        return {"id": row["entidade_id"], "impressao": row["impressao"]}
+
+    def proposta_of_operation(self, caller: Caller, operacao: str, number: int) -> Proposta | None:
+        """The proposta that the caller's key has changed before, as it is now, if it has."""
+        with self._database.statements() as connection:
+            known = self._known(connection, caller, operacao, {"proposta": number})
+            return None if known is None else self._current(connection, caller.principal, known["id"])
+
+    def cliente_of_operation(self, caller: Caller, number: int) -> Cliente | None:
+        """The cliente that the caller's key has changed before, as it is now, if it has."""
+        with self._database.statements() as connection:
+            known = self._known(connection, caller, ALTERAR_CLIENTE, {"cliente": number})
+            return None if known is None else self._cliente(connection, caller.principal, known["id"])
+
+    def _edited(
+        self,
+        connection: Connection,
+        caller: Caller,
+        number: int,
+        versao: int,
+        changes: dict[str, Any],
+        motivo: str | None,
+    ) -> Proposta:
+        current = self._current(connection, caller.principal, number)
+        if current.versao != versao:
+            raise stale(current)
+        if current.estado is not Estado.RASCUNHO:
+            raise not_allowed(current, "só um rascunho pode ser alterado")
+        cliente = changes.get("cliente_id", current.cliente_id)
+        _refuse_unknown(connection, cliente)
+        valor = valor_exato(changes["valor"]) if "valor" in changes else current.valor
+        dia = current.validade
+        if "validade" in changes:
+            dia = None if changes["validade"] is None else data_de_validade(changes["validade"])
+        values = (cliente, tables.centavos(valor), None if dia is None else dia.isoformat(), number, versao)
+        row = connection.row(self._dialect.change_draft, values)
+        if row is None:
+            raise stale(self._current(connection, caller.principal, number))
+        draft = Estado.RASCUNHO
+        self._note(connection, number, ALTERAR_PROPOSTA, draft, draft, row["versao"], caller, motivo)
+        return tables.proposta_of(row, unscoped(row["idempotencia_key"], caller.principal))
+
+    def _edited_cliente(
+        self, connection: Connection, caller: Caller, number: int, versao: int, changes: dict[str, Any]
+    ) -> Cliente:
+        before = self._cliente(connection, caller.principal, number)
+        if before.versao != versao:
+            raise stale(before)
+        after = {"nome": before.nome, "email": before.email, "documento": before.documento, **changes}
+        documento = after["documento"]
+        valid = None if documento is None else valid_document(documento)
+        if caller.strict and valid is False:
+            raise bad_document()
+        unicos = tables.unicos(after["email"], documento)
+        try:
+            values = (after["nome"], after["email"], documento, valid, *unicos, number, versao)
+            row = connection.row(tables.CHANGE_CLIENTE, values)
+        except Duplicate as error:
+            raise in_use(error.constraint) from error
+        if row is None:
+            raise stale(self._cliente(connection, caller.principal, number))
+        told = {name: [getattr(before, name), new] for name, new in after.items() if getattr(before, name) != new}
+        text = json.dumps(told, ensure_ascii=False)
+        note = (number, ALTERAR_CLIENTE, row["versao"], caller.usuario, text, caller.column)
+        connection.rows(tables.INSERT_CLIENTE_HISTORY, note)
+        return tables.cliente_of(row, unscoped(row["idempotencia_key"], caller.principal))
 
     def _changed(
         self, connection: Connection, caller: Caller, action: Acao, number: int, versao: int, motivo: str | None
     ) -> Proposta:
-        current = self._current(connection, number)
+        current = self._current(connection, caller.principal, number)
         if current.versao != versao:
-            raise _stale(current)
+            raise stale(current)
         if current.estado not in action.de:
-            raise Problem(
-                409,
-                "transicao-invalida",
-                "Transição não permitida",
-                f"A proposta está {current.estado.value} e não pode passar a {action.para.value}.",
-                estado=current.estado.value,
-                versao=current.versao,
-            )
+            raise not_allowed(current, f"não pode passar a {action.para.value}")
+        if action.para in (Estado.ENVIADA, Estado.ACEITA) and current.validade and current.validade < hoje():
+            raise not_allowed(current, f"venceu em {current.validade.isoformat()}")
         row = connection.row(tables.CHANGE_STATE, (action.para.value, number, versao, current.estado.value))
         if row is None:
             # Changed between the look and the update, by somebody who committed meanwhile.
-            raise _stale(self._current(connection, number))
+            raise stale(self._current(connection, caller.principal, number))
         self._note(connection, number, action.operacao, current.estado, action.para, row["versao"], caller, motivo)
         return tables.proposta_of(row, unscoped(row["idempotencia_key"], caller.principal))
 
@@ -163,102 +292,35 @@ class Propostas:
             _refuse_other_content(row, caller, mark)
         return row
 
-    def _current(self, connection: Connection, number: int) -> Proposta:
-        row = tables.find_proposta(connection, number)
-        if row is None:
-            raise not_found("proposta", number)
-        return tables.proposta_of(row, row["idempotencia_key"])
-
-    def cliente_of_key(self, caller: Caller) -> Cliente | None:
-        """The cliente that the caller's key made, if it made one."""
-        with self._database.statements() as connection:
-            row = connection.row(tables.CLIENTE_BY_KEY, (caller.column,))
-        return None if row is None else tables.cliente_of(row, caller.shown)
-
-    def proposta_of_key(self, caller: Caller) -> Proposta | None:
-        """The proposta that the caller's key made, if it made one."""
-        with self._database.statements() as connection:
-            row = connection.row(tables.PROPOSTA_BY_KEY, (caller.column,))
-        return None if row is None else tables.proposta_of(row, caller.shown)
-
-    def cliente(self, principal: str, number: int) -> Cliente:
-        """One cliente. Raises a 404 problem."""
-        with self._database.statements() as connection:
-            row = tables.find_cliente(connection, number)
-        if row is None:
-            raise not_found("cliente", number)
-        return tables.cliente_of(row, unscoped(row["idempotencia_key"], principal))
-
-    def clientes(self, principal: str, after: int, limit: int) -> list[Cliente]:
-        """A page of clientes, by id."""
-        with self._database.statements() as connection:
-            rows = connection.rows(tables.CLIENTES, (after, limit))
-        return [tables.cliente_of(row, unscoped(row["idempotencia_key"], principal)) for row in rows]
-
-    def proposta(self, principal: str, number: int) -> Proposta:
-        """One proposta. Raises a 404 problem."""
-        with self._database.statements() as connection:
-            row = tables.find_proposta(connection, number)
-        if row is None:
-            raise not_found("proposta", number)
-        return tables.proposta_of(row, unscoped(row["idempotencia_key"], principal))
-
-    def propostas(self, principal: str, after: int, limit: int) -> list[Proposta]:
-        """A page of propostas, by id."""
-        with self._database.statements() as connection:
-            rows = connection.rows(tables.PROPOSTAS, (after, limit))
-        return [tables.proposta_of(row, unscoped(row["idempotencia_key"], principal)) for row in rows]
-
-    def history(self, number: int) -> list[Row]:
-        """Who changed a proposta, when, and how. Raises a 404 problem."""
-        with self._database.statements() as connection:
-            if tables.find_proposta(connection, number) is None:
-                raise not_found("proposta", number)
-            return connection.rows(tables.HISTORY, (number,))
+    def sweep(self) -> int:
+        """Remove the rows of idempotencia_operacoes whose time is over; returns how many."""
+        total, gone = 0, tables.SOME
+        while gone == tables.SOME:
+            with self._database.transaction() as connection:
+                gone = len(connection.rows(self._dialect.delete_expired))
+            total += gone
+        return total
 
 
-def unscoped(column: str | None, principal: str) -> str | None:
-    """A stored key as `principal` may see it: its own as it was sent, another's not at all."""
-    if column is None or principal == LOCAL:
-        return column
-    return column.removeprefix(f"{principal}:") if column.startswith(f"{principal}:") else None
+def _refuse_unknown(connection: Connection, cliente_id: int) -> None:
+    if tables.find_cliente(connection, cliente_id) is None:
+        raise unknown_cliente(cliente_id)
 
 
-def not_found(what: str, number: int) -> Problem:
-    """The 404 of an unknown id."""
-    return Problem(404, f"{what}-inexistente", f"{what.capitalize()} inexistente", f"Não há {what} {number}.")
-
-
-def _stale(current: Proposta) -> Problem:
-    return Problem(
-        409,
-        "versao-desatualizada",
-        "Versão desatualizada",
-        f"A versão atual é {current.versao}; releia a proposta e tente de novo.",
-        versao=current.versao,
-        estado=current.estado.value,
-    )
-
-
-def _refuse_other_content(row: Row, caller: Caller, mark: str) -> None:
-    """Raise a 422 problem when a strict caller's key made this row of other content."""
-    if caller.strict and row["impressao"] != mark:
-        raise Problem(
-            422,
-            "chave-reutilizada",
-            "Chave de idempotência já usada",
-            "Esta chave foi usada antes com outro conteúdo; repita o conteúdo original ou use uma chave nova.",
-        )
+def _refuse_other_content(known: dict[str, Any], caller: Caller, mark: str) -> None:
+    """Raise a 422 problem when a strict caller's key was used with other content. What has no mark is not judged."""
+    if caller.strict and known.get("impressao") not in (None, mark):
+        raise reused()
 
 
 def _documented(row: Row | None) -> Row:
     """The row that was there before; a new one is not made with a document whose digits are wrong."""
     if row is None:
-        raise Problem(422, "documento-invalido", "Documento inválido", "Os dígitos do CPF/CNPJ não conferem.")
+        raise bad_document()
     return row
 
 
 def _there(row: Row | None) -> Row:
     if row is None:
-        raise Problem(503, "indisponivel", "Tente de novo", "O registro mudou durante a leitura; tente de novo.")
+        raise moved()
     return row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
@@ -10,14 +11,27 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from umavez_systems.money import ExactJson, exact_json
+from umavez.http import replay_marks
+from umavez_systems.complaints import Integer, complaint
+from umavez_systems.money import ExactJson, amount_schema, exact_json
+from umavez_systems.principals import LONGEST_USUARIO, acting
 from umavez_systems.problems import Problem
-from umavez_systems.propostas.domain import ACOES, IdempotenciaKey, Proposta
-from umavez_systems.propostas.operations import Caller, Propostas
-from umavez_systems.web import Carrier, body_schema, carrier_of
+from umavez_systems.propostas.domain import ACOES, ALTERAR_PROPOSTA, LARGEST, Cliente, Estado, IdempotenciaKey, Proposta
+from umavez_systems.propostas.operations import Propostas
+from umavez_systems.propostas.reading import Caller
+from umavez_systems.web import Carrier, body_schema, carrier_of, key_of
 
 _EMAIL = r"^[^@\s]{1,64}@[^@\s]{1,185}$"
-LONGEST_USUARIO = 255
+LARGEST_ID = 2**31 - 1
+IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "description": "A versão lida, em vez de `versao` no corpo; 412 se não for a atual, 400 se não for uma marca",
+    "schema": {"type": "string", "pattern": r'^"[!#-~]{1,60}"$'},
+}
+_TAG = re.compile(r'(?:W/)?"([!#-~]{1,60})"|([0-9]{1,10})')
+"""An entity tag (RFC 9110); the bare number is taken, too."""
+_VERSION = re.compile(r"[0-9]{1,10}")
 
 
 class _Route(APIRoute):
@@ -60,21 +74,54 @@ class NovaProposta(BaseModel):
     """What a new proposta needs. `valor` is exact: it is read from the JSON text, never through a float."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"cliente_id": 1, "valor": 1500.00}]})
-    cliente_id: int = Field(ge=1, le=2**31 - 1)
-    valor: Any = Field(json_schema_extra={"type": "number"})
+    cliente_id: Integer = Field(ge=1, le=LARGEST_ID)
+    valor: Any = Field(json_schema_extra=amount_schema(LARGEST))
+    validade: str | None = Field(None, max_length=10, json_schema_extra={"format": "date"})
+
+
+class MudancaDeCliente(BaseModel):
+    """What changes of a cliente; what is not said stays, and `documento: null` takes it away."""
+
+    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
+    nome: str = Field("", min_length=1, max_length=255)
+    email: str = Field("", min_length=3, max_length=250, pattern=_EMAIL)
+    documento: str | None = Field(None, max_length=20)
+
+
+class ClienteInteiro(NovoCliente):
+    """Everything that a cliente shall be from now on."""
+
+    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
+
+
+class MudancaDeProposta(BaseModel):
+    """What changes of a rascunho; what is not said stays, and `validade: null` takes the date away."""
+
+    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
+    cliente_id: Integer = Field(0, ge=1, le=LARGEST_ID)
+    valor: Any = Field(None, json_schema_extra=amount_schema(LARGEST))
+    validade: str | None = Field(None, max_length=10, json_schema_extra={"format": "date"})
+    motivo: str | None = Field(None, max_length=2000)
+
+
+class PropostaInteira(NovaProposta):
+    """Everything that a rascunho shall be from now on."""
+
+    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
+    motivo: str | None = Field(None, max_length=2000)
 
 
 class Mudanca(BaseModel):
     """A change of state: the version it starts from, and why."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"versao": 1}]})
-    versao: int | None = Field(None, ge=1, le=2**31 - 1)
+    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
     motivo: str | None = Field(None, max_length=2000)
 
 
 Key = Annotated[str | None, Header(description="1 a 255 caracteres; repetir é seguro")]
 Prefer = Annotated[str | None, Header(description="handling=strict: recusa corpo diferente (422)")]
-Usuario = Annotated[str | None, Header(max_length=LONGEST_USUARIO)]
+Usuario = Annotated[str | None, Header(max_length=LONGEST_USUARIO, description="em nome de quem; só anotado")]
 
 
 async def _caller(
@@ -91,19 +138,10 @@ def _caller_of(request: Request) -> Caller:
     """Who calls and under which key. Raises 400, 401 and 422 problems."""
     headers = request.headers
     principal = carrier_of(request).principals.of(headers.get("authorization"))
-    keys = headers.getlist("idempotency-key")
-    if len(keys) > 1:
-        raise Problem(400, "chave-invalida", "Chave de idempotência inválida", "Envie um só cabeçalho Idempotency-Key.")
-    usuario = headers.get("x-usuario")
-    if usuario is not None and len(usuario) > LONGEST_USUARIO:
-        raise _invalid(f"x-usuario: no máximo {LONGEST_USUARIO} caracteres.")
-    key = IdempotenciaKey(_unquoted(keys[0])) if keys else None
-    return Caller(principal, key, usuario or principal, "handling=strict" in headers.get("prefer", ""))
-
-
-def _unquoted(key: str) -> str:
-    """The draft standard writes keys in quotes, most clients do not; both are one key."""
-    return key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
+    usuario = acting(principal, headers.get("x-usuario"))
+    sent = key_of(request)
+    key = None if sent is None else IdempotenciaKey(sent)
+    return Caller(principal, key, usuario, "handling=strict" in headers.get("prefer", ""))
 
 
 Calling = Annotated[Caller, Depends(_caller)]
@@ -119,7 +157,7 @@ async def create_cliente(request: Request, caller: Calling) -> Response:
     cliente, replayed = await _run(
         request, lambda case: case.create_cliente(caller, data.nome, data.email, data.documento)
     )
-    return _created(cliente.shown(), replayed)
+    return _created(cliente, replayed)
 
 
 @router.post("/propostas", status_code=201, openapi_extra=body_schema(NovaProposta))
@@ -129,22 +167,31 @@ async def create_proposta(request: Request, caller: Calling) -> Response:
         data = await _read(request, NovaProposta)
     except Problem as problem:
         return await _replayed_anyway(request, caller, lambda case: case.proposta_of_key(caller), problem)
-    proposta, replayed = await _run(request, lambda case: case.create_proposta(caller, data.cliente_id, data.valor))
-    return _created(proposta.shown(), replayed, proposta)
+    said = (data.cliente_id, data.valor, data.validade)
+    proposta, replayed = await _run(request, lambda case: case.create_proposta(caller, *said))
+    return _created(proposta, replayed)
 
 
 @router.get("/clientes/{number}")
 async def get_cliente(request: Request, number: int, caller: Calling) -> Response:
-    """One cliente."""
-    return ExactJson((await _run(request, lambda case: case.cliente(caller.principal, _bounded(number)))).shown())
+    """One cliente, with its version as ETag."""
+    cliente = await _run(request, lambda case: case.cliente(caller.principal, _bounded(number)))
+    return ExactJson(cliente.shown(), headers=_etag(cliente))
 
 
 @router.get("/clientes")
 async def list_clientes(
-    request: Request, caller: Calling, depois: int = Query(0, ge=0), limite: int = Query(50, ge=1, le=500)
+    request: Request,
+    caller: Calling,
+    depois: int = Query(0, ge=0, le=LARGEST_ID),
+    limite: int = Query(50, ge=1, le=500),
+    email: str | None = Query(None, max_length=250),
+    documento: str | None = Query(None, max_length=20),
 ) -> Response:
     """A page of clientes; `depois` is the last id of the page before."""
-    return _page(await _run(request, lambda case: case.clientes(caller.principal, depois, limite)), limite)
+    _refuse_unknown_filters(request, "email", "documento")
+    found = await _run(request, lambda case: case.clientes(caller.principal, depois, limite, email, documento))
+    return _page(found, limite)
 
 
 @router.get("/propostas/{number}")
@@ -156,10 +203,17 @@ async def get_proposta(request: Request, number: int, caller: Calling) -> Respon
 
 @router.get("/propostas")
 async def list_propostas(
-    request: Request, caller: Calling, depois: int = Query(0, ge=0), limite: int = Query(50, ge=1, le=500)
+    request: Request,
+    caller: Calling,
+    depois: int = Query(0, ge=0, le=LARGEST_ID),
+    limite: int = Query(50, ge=1, le=500),
+    estado: Estado | None = None,
+    cliente_id: int | None = Query(None, ge=1, le=LARGEST_ID),
 ) -> Response:
     """A page of propostas; `depois` is the last id of the page before."""
-    return _page(await _run(request, lambda case: case.propostas(caller.principal, depois, limite)), limite)
+    _refuse_unknown_filters(request, "estado", "cliente_id")
+    where = (None if estado is None else estado.value, cliente_id)
+    return _page(await _run(request, lambda case: case.propostas(caller.principal, depois, limite, *where)), limite)
 
 
 @router.get("/propostas/{number}/historico")
@@ -169,18 +223,88 @@ async def get_history(request: Request, number: int, _caller: Calling) -> Respon
     return ExactJson({"itens": [{**row, "created_at": str(row["created_at"])} for row in rows]})
 
 
+@router.get("/clientes/{number}/historico")
+async def get_cliente_history(request: Request, number: int, _caller: Calling) -> Response:
+    """Who changed a cliente, when and what: each field with what it was and what it became."""
+    rows = await _run(request, lambda case: case.cliente_history(_bounded(number)))
+    shown = [{**row, "mudancas": exact_json(row["mudancas"]), "created_at": str(row["created_at"])} for row in rows]
+    return ExactJson({"itens": shown})
+
+
+def _edit_cliente_route(method: str, model: type[BaseModel]) -> None:
+    @router.api_route("/clientes/{number}", methods=[method], name="alterar", openapi_extra=body_schema(model))
+    async def edit(request: Request, number: int, caller: Calling) -> Response:
+        try:
+            changes, versao = await _said(request, model)
+        except Problem as problem:
+            return await _replayed_anyway(
+                request, caller, lambda case: case.cliente_of_operation(caller, _bounded(number)), problem
+            )
+        return await _changed(request, lambda case: case.edit_cliente(caller, _bounded(number), versao, changes))
+
+    edit.__doc__ = "Change a cliente; the same key again does not run again and shows it as it is now."
+
+
+def _edit_proposta_route(method: str, model: type[BaseModel]) -> None:
+    @router.api_route("/propostas/{number}", methods=[method], name="alterar", openapi_extra=body_schema(model))
+    async def edit(request: Request, number: int, caller: Calling) -> Response:
+        try:
+            changes, versao = await _said(request, model)
+        except Problem as problem:
+            return await _replayed_anyway(request, caller, _operation(caller, ALTERAR_PROPOSTA, number), problem)
+        motivo = changes.pop("motivo", None)
+        return await _changed(
+            request, lambda case: case.edit_proposta(caller, _bounded(number), versao, changes, motivo)
+        )
+
+    edit.__doc__ = "Change a rascunho; the same key again does not run again and shows it as it is now."
+
+
+_edit_cliente_route("PATCH", MudancaDeCliente)
+_edit_cliente_route("PUT", ClienteInteiro)
+_edit_proposta_route("PATCH", MudancaDeProposta)
+_edit_proposta_route("PUT", PropostaInteira)
+
+
+async def _said(request: Request, model: type[BaseModel]) -> tuple[dict[str, Any], int]:
+    """What shall change, and from which version. A whole entity says everything; a part only what stands in it."""
+    data = await _read(request, model)
+    changes = data.model_dump(exclude_unset=model in (MudancaDeCliente, MudancaDeProposta), exclude={"versao"})
+    if not changes:
+        raise _invalid("Nada a alterar: informe ao menos um campo.")
+    return changes, _version(request, data)
+
+
+async def _changed(request: Request, case: Callable[[Propostas], Any]) -> Response:
+    try:
+        entity, replayed = await _run(request, case)
+    except Problem as problem:
+        raise _precondition(request, problem) from None
+    return ExactJson(entity.shown(), headers={**_etag(entity), **replay_marks(replayed)})
+
+
+def _operation(caller: Caller, operacao: str, number: int) -> Callable[[Propostas], Any]:
+    return lambda case: case.proposta_of_operation(caller, operacao, _bounded(number))
+
+
 def _change_route(name: str) -> None:
-    @router.post(f"/propostas/{{number}}/{name}", name=name, openapi_extra=body_schema(Mudanca))
+    @router.post(
+        f"/propostas/{{number}}/{name}", name=name, openapi_extra={**body_schema(Mudanca), "parameters": [IF_MATCH]}
+    )
     async def change(request: Request, number: int, caller: Calling) -> Response:
-        data = await _read(request, Mudanca)
-        versao = _version(request, data)
+        try:
+            data = await _read(request, Mudanca)
+            versao = _version(request, data)
+        except Problem as problem:
+            look = _operation(caller, ACOES[name].operacao, number)
+            return await _replayed_anyway(request, caller, look, problem, state=True)
         try:
             proposta, replayed = await _run(
                 request, lambda case: case.change(caller, name, _bounded(number), versao, data.motivo)
             )
         except Problem as problem:
             raise _precondition(request, problem) from None
-        return ExactJson(proposta.state(), headers={**_etag(proposta), **_marks(replayed)})
+        return ExactJson(proposta.state(), headers={**_etag(proposta), **replay_marks(replayed)})
 
     change.__doc__ = f"{name.capitalize()} a proposta; the same key again does not run again and shows it as it is now."
 
@@ -189,18 +313,20 @@ for _name in ACOES:
     _change_route(_name)
 
 
+def _refuse_unknown_filters(request: Request, *known: str) -> None:
+    """A filter that nobody knows would else give everything, as if it all matched. Raises a 422 problem."""
+    wrong = set(request.query_params) - {*known, "depois", "limite"}
+    if wrong:
+        raise _invalid(f"Filtro desconhecido: {min(wrong)[:60]}. Os filtros são {', '.join(known)}, depois e limite.")
+
+
 async def _read(request: Request, model: type[Any]) -> Any:
     """The request's body as `model`, its numbers exact. Raises 400, 413 or 422 problems."""
     data = exact_json(await carrier_of(request).body(request))
     try:
-        found = model.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
-        where = error.errors()[0]
-        detail = f"{'.'.join(str(part) for part in where['loc']) or 'corpo'}: {where['msg']}"
-        raise _invalid(detail) from error
-    if any("\x00" in text for text in vars(found).values() if isinstance(text, str)):
-        raise _invalid("Textos não podem conter o caractere NUL.")
-    return found
+        raise _invalid(complaint(error.errors())) from error
 
 
 def _invalid(detail: str) -> Problem:
@@ -208,15 +334,15 @@ def _invalid(detail: str) -> Problem:
 
 
 async def _replayed_anyway(
-    request: Request, caller: Caller, look: Callable[[Propostas], Any], problem: Problem
+    request: Request, caller: Caller, look: Callable[[Propostas], Any], problem: Problem, *, state: bool = False
 ) -> Response:
     """The key comes before every rule (seed 000 §3): one that was used answers, whatever body it comes with now."""
-    if caller.key is None or caller.strict or problem.status == 413:
+    if caller.key is None or caller.strict or problem.status in (408, 413, 415):
         raise problem
     entity = await _run(request, look)
     if entity is None:
         raise problem
-    return _created(entity.shown(), True, entity if isinstance(entity, Proposta) else None)
+    return _created(entity, True, state=state)
 
 
 async def _run(request: Request, case: Callable[[Propostas], Any]) -> Any:
@@ -224,45 +350,40 @@ async def _run(request: Request, case: Callable[[Propostas], Any]) -> Any:
     return await carrier.run(case, carrier.propostas)
 
 
-def _version(request: Request, data: Mudanca) -> int:
+def _version(request: Request, data: Any) -> int:
     """The version the caller saw: from If-Match, or from the body."""
     match = request.headers.get("if-match")
     if match is not None:
-        text = match.strip().removeprefix("W/").strip('"')
-        if not text.isdigit():
+        tag = _TAG.fullmatch(match.strip())
+        if tag is None:
+            raise Problem(400, "if-match-invalido", "If-Match inválido", 'Envie If-Match: "<versao>".')
+        text = tag[1] or tag[2]
+        if not _VERSION.fullmatch(text) or int(text) > LARGEST_ID:
             raise Problem(412, "if-match", "If-Match não confere", 'Envie If-Match: "<versao>".')
-        return int(text[:10])
+        return int(text)
     if data.versao is None:
         raise _invalid("versao: informe a versão lida, ou envie If-Match.")
-    return data.versao
+    return int(data.versao)
 
 
 def _precondition(request: Request, problem: Problem) -> Problem:
     """A stale version is 409 when it came in the body and 412 when it came as If-Match."""
-    if problem.kind == "versao-desatualizada" and "if-match" in request.headers:
-        problem.status = 412
-    return problem
+    stale = problem.name == "versao-desatualizada" and "if-match" in request.headers
+    return problem.called(412) if stale else problem
 
 
 def _bounded(number: int) -> int:
     """An id that the database can hold; a larger one is unknown, not an error of ours."""
-    return number if 0 < number < 2**31 else 0
+    return number if 0 < number <= LARGEST_ID else 0
 
 
-def _created(body: dict[str, Any], replayed: bool, proposta: Proposta | None = None) -> Response:
-    headers = {**_marks(replayed), **({} if proposta is None else _etag(proposta))}
-    return ExactJson(body, 200 if replayed else 201, headers=headers)
+def _created(entity: Cliente | Proposta, replayed: bool, *, state: bool = False) -> Response:
+    body = entity.state() if state and isinstance(entity, Proposta) else entity.shown()
+    return ExactJson(body, 200 if replayed else 201, headers={**replay_marks(replayed), **_etag(entity)})
 
 
-def _marks(replayed: bool) -> dict[str, str]:
-    marks = {"Cache-Control": "no-store"}
-    if replayed:
-        marks["Idempotent-Replayed"] = "true"
-    return marks
-
-
-def _etag(proposta: Proposta) -> dict[str, str]:
-    return {"ETag": f'"{proposta.versao}"'}
+def _etag(entity: Cliente | Proposta) -> dict[str, str]:
+    return {"ETag": f'"{entity.versao}"'}
 
 
 def _page(items: list[Any], limit: int) -> Response:

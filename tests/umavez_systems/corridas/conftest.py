@@ -16,6 +16,7 @@ from umavez_systems.settings import Settings
 TABLES = (
     "ride_confirmation_audit",
     "ride_confirmations",
+    "ride_declines",
     "ride_history",
     "rides",
     "drivers",

@@ -90,7 +90,8 @@ def test_ownership(client: Client, settings: Settings) -> None:
 def test_limpeza(client: Client, settings: Settings) -> None:
     used, expired = token_of(client), token_of(client)
     token_of(client, "other")
-    assert confirm(client, used).status_code == 201
+    made = confirm(client, used)
+    client.post(f"/api/governance/rides/{made.json()['ride']['id']}/cancel", json={"passengerId": "passenger123"})
     age(settings, 301)
 
     live = token_of(client)
@@ -187,8 +188,10 @@ def test_confirmation_works_whatever_the_geofence_flag_says(database: str, servi
         assert confirm(client, token).status_code == 201
         assert confirm(client, token).status_code == 200
         fenced(client)
-        driver(client, "fora", -23.70, -46.60)
-        assert ask(client).status_code == (202 if geofence else 201)
+        for name in ("fora", "longe"):
+            # The first of them gets the ride that waits.
+            driver(client, name, -23.70, -46.60)
+        assert ask(client, passengerId="outra").status_code == (202 if geofence else 201)
 
 
 def test_the_geofence_flag_and_the_ttl_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,12 +219,17 @@ def test_every_operation_is_audited_without_the_token(client: Client, settings: 
     trail = client.get("/api/governance/ride/confirmation/audit", params={"passengerId": "passenger123"})
     stored = query(settings, "SELECT operation, passenger_id FROM ride_confirmation_audit ORDER BY id")
 
-    assert [item["operation"] for item in trail.json()["items"]] == ["invalid", "replayed", "confirmed", "issued"]
-    assert stored[1] == ("not_owned", "mallory")
+    assert [item["operation"] for item in trail.json()["items"]] == [
+        "refused_invalid",
+        "replayed",
+        "confirmed",
+        "issued",
+    ]
+    assert stored[1] == ("refused_not_owned", "mallory")
     assert token not in trail.text
     counted = client.get("/api/governance/ride/confirmation/metrics").text
     assert 'umavez_corridas_tokens_total{outcome="confirmed"} 1\n' in counted
-    assert 'umavez_corridas_tokens_total{outcome="not_owned"} 1\n' in counted
+    assert 'umavez_corridas_token_refusals_total{reason="not_owned"} 1\n' in counted
 
 
 def test_the_token_itself_is_stored_nowhere(client: Client, settings: Settings) -> None:
@@ -312,7 +320,8 @@ def test_principals_never_meet(database: str, serving: Any) -> None:
         ('{"passengerId": "p", "type": "comunidad", "passengerLat": 1, "passengerLng": 1}', 422),
         ('{"passengerId": "p", "type": "comunidade"}', 422),
         ('{"passengerId": "p", "type": "comunidade", "passengerLat": 91, "passengerLng": 1}', 422),
-        ('{"passengerId": "p", "type": "comunidade", "passengerLat": 1e999, "passengerLng": 1}', 422),
+        ('{"passengerId": "p", "type": "comunidade", "passengerLat": 1e99, "passengerLng": 1}', 422),
+        ('{"passengerId": "p", "type": "comunidade", "passengerLat": 1e999, "passengerLng": 1}', 400),
         ('{"passengerId": "p", "type": "comunidade", "passengerLat": 1, "passengerLng": 1, "price": 0.001}', 422),
         ('{"passengerId": "p", "type": "comunidade", "passengerLat": 1, "passengerLng": 1, "x": "\\u0000"}', 422),
         ('{"passengerId": "p\\ud800", "confirmationToken": "a"}', 422),
@@ -324,7 +333,7 @@ def test_principals_never_meet(database: str, serving: Any) -> None:
     ],
 )
 def test_bad_bodies_are_told_what_is_wrong(client: Client, body: str, status: int) -> None:
-    refused = client.post("/api/governance/ride/request", content=body)
+    refused = client.post("/api/governance/ride/request", content=body, headers={"Content-Type": "application/json"})
 
     assert refused.status_code == status
     assert refused.json()["detail"]

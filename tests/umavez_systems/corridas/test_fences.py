@@ -14,7 +14,7 @@ from shapely.geometry import Point, shape
 from tests.umavez_systems.corridas.conftest import square
 from umavez_systems.corridas.fences import Fence, Fences, rings_of
 from umavez_systems.corridas.geojson import communities_of
-from umavez_systems.corridas.matching import Driver, Matching
+from umavez_systems.corridas.matching import MOST_FENCES, Driver, Matching
 from umavez_systems.problems import Problem
 
 SEED = 20240101
@@ -116,6 +116,73 @@ def test_a_fence_as_large_as_a_country_is_found_among_small_ones() -> None:
     assert [fence.id for fence in index.at(-23.49, -46.59)] == ["vila", "pais"]
     assert [fence.id for fence in index.at(-25, -50)] == ["pais"]
     assert index.first(5, 5) is None
+
+
+def comb(x: float, y: float, teeth: int, slope: float = 0.0) -> dict[str, Any]:
+    """A band that goes up and down: every edge is as tall as the fence."""
+    edge = [[x + n * 1e-4, y + n % 2 + n * slope] for n in range(teeth)]
+    ring = [*edge, *([a, b + 1e-3] for a, b in reversed(edge)), edge[0]]
+    return {"type": "Polygon", "coordinates": [ring]}
+
+
+def test_fences_of_every_size_and_shape_answer_as_shapely_does() -> None:
+    chance = random.Random(SEED)
+    shapes = [comb(-46.5, -23.5, 300), comb(-46.6, -23.6, 300, slope=1e-3)]
+    for power in range(-16, 6):
+        side = 2.0**power
+        corner = [-46.6 + chance.uniform(-side, 0), -23.5 + chance.uniform(-side, 0)]
+        shapes += [square("", *corner, side)["geometry"], square("", corner[0], corner[1], side * 0.7)["geometry"]]
+    areas = {f"f{n}": shape(geometry) for n, geometry in enumerate(shapes)}
+    index = Fences(Fence(f"f{n}", "", 0, rings_of(geometry)) for n, geometry in enumerate(shapes))
+    corners = [corner for area in areas.values() for corner in area.exterior.coords]
+
+    for number in range(3000):
+        x, y = chance.choice(corners)
+        spread = 2.0 ** chance.randrange(-18, 6) if number % 3 else 0
+        x, y = x + chance.uniform(-spread, spread), y + chance.uniform(-spread, spread)
+        expected = {name for name, area in areas.items() if area.covers(Point(x, y))}
+        assert {fence.id for fence in index.at(y, x)} == expected, f"seed {SEED}: {x!r}, {y!r}"
+
+
+def test_the_index_grows_with_corners_and_fences_however_large_they_are() -> None:
+    chance = random.Random(SEED)
+    fences = []
+    for number in range(500):
+        side = 2.0 ** chance.uniform(-19, 6)
+        ring = square("", chance.uniform(-100, 100), chance.uniform(-80, 20), side)["geometry"]
+        fences.append(Fence(f"f{number}", "", 0, rings_of(ring)))
+    index = Fences(fences)
+    tall = Fence("pente", "", 0, rings_of(comb(-46, -23, 4000, slope=1e-4)))
+
+    assert sum(len(cell) for grid in index._grids.values() for cell in grid.values()) <= 25 * len(fences)
+    assert sum(map(len, tall._slabs)) <= 10 * tall.corners
+
+
+def test_a_driver_is_kept_under_a_bounded_number_of_fences() -> None:
+    squares = [communities_of(square(f"c{n:03}", 0, 0, priority=-n))[0] for n in range(MOST_FENCES + 20)]
+    index = Matching(Fences(Fence(c.id, "", c.priority, rings_of(c.geometry)) for c in squares))
+    index.put(Driver("a", 0.01, 0.01, True, None))
+    index.put(Driver("b", 0.01, 0.01, True, squares[-1].id))
+
+    held = {name: [driver.id for driver in index.inside(fence, 0, 0)] for name, fence in index.fences.by_id.items()}
+    assert [name for name, found in held.items() if "a" in found] == [c.id for c in squares[:MOST_FENCES]]
+    assert [name for name, found in held.items() if "b" in found] == [squares[-1].id]
+
+
+def test_drivers_are_looked_at_again_only_where_fences_changed() -> None:
+    near, far = (
+        Fence(c.id, "", 0, rings_of(c.geometry))
+        for c in (communities_of(square("perto", 0, 0))[0], communities_of(square("longe", 5, 5))[0])
+    )
+    index = Matching(Fences([near, far]))
+    index.put_all([Driver("a", 0.01, 0.01, True, None), Driver("b", 5.01, 5.01, True, None)])
+    kept = index._placed["b"]
+
+    index.fence(Fences([far]))
+    assert index.inside(near, 0, 0) == []
+    assert index._placed["b"] is kept
+    index.fence(Fences([near, far]))
+    assert [driver.id for driver in index.inside(near, 0, 0)] == ["a"]
 
 
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]

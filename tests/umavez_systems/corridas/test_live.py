@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import socket as socketlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,21 +14,23 @@ from typing import Any
 import httpx
 import pytest
 from httpx import Client
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from tests.umavez_systems.corridas.chromium import page
 from tests.umavez_systems.corridas.conftest import age, confirm, query, token_of
+from umavez_systems.corridas import live
 from umavez_systems.corridas.command import populate
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
 
 
 @contextlib.contextmanager
-def follow(client: Client, greeting: Any) -> Iterator[ClientConnection]:
+def follow(client: Client, greeting: Any, **given: Any) -> Iterator[ClientConnection]:
     address = str(client.base_url).replace("http", "ws", 1).rstrip("/")
-    with connect(f"{address}/api/governance/ride/confirmation/live", proxy=None) as socket:
-        socket.send(greeting if isinstance(greeting, str) else json.dumps(greeting))
+    with connect(f"{address}/api/governance/ride/confirmation/live", proxy=None, **given) as socket:
+        if greeting is not None:
+            socket.send(greeting if isinstance(greeting, str | bytes) else json.dumps(greeting))
         yield socket
 
 
@@ -83,8 +87,22 @@ def test_the_app_is_told_of_what_another_process_did(client: Client, settings: S
         other.close()
 
 
-@pytest.mark.parametrize("greeting", ["{", "[]", "{}", "x" * 5000, '{"passengerId": "", "confirmationToken": "a"}'])
-def test_a_bad_greeting_is_refused(client: Client, greeting: str) -> None:
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        "{",
+        "[]",
+        "{}",
+        "x" * 5000,
+        "[" * 1900,
+        '{"passengerId": "", "confirmationToken": "a"}',
+        '{"passengerId": "p", "confirmationToken": "a", "x": 1e999999999}',
+        '{"passengerId": "\\ud800", "confirmationToken": "a"}',
+        '{"passengerId": "p", "confirmationToken": "\\u0000"}',
+    ],
+    ids=lambda greeting: repr(greeting[:60]),
+)
+def test_a_bad_greeting_is_refused(client: Client, greeting: str | bytes) -> None:
     with follow(client, greeting) as socket:
         assert told(socket)["event"] == "refused"
         with pytest.raises(ConnectionClosed):
@@ -101,15 +119,132 @@ def test_only_the_tokens_owner_may_follow_it(client: Client) -> None:
         }
 
 
-def test_a_named_principal_says_who_it_is_in_the_greeting(database: str, serving: Any) -> None:
+def in_protocol(key: str) -> str:
+    """A key as a browser offers it."""
+    return f"umavez.key.{base64.urlsafe_b64encode(key.encode()).decode().rstrip('=')}"
+
+
+def test_where_keys_are_set_no_socket_opens_without_one(database: str, serving: Any) -> None:
     settings = Settings(database=database, api_keys="ana:0123456789abcdef")
     with serving(settings) as client:
         client.headers["Authorization"] = "Bearer 0123456789abcdef"
         token = token_of(client)
-        with follow(client, mine(token)) as socket:
-            assert told(socket)["event"] == "refused"
-        with follow(client, {**mine(token), "authorization": "Bearer 0123456789abcdef"}) as socket:
+        wrong: list[dict[str, Any]] = [
+            {},
+            {"additional_headers": {"Authorization": "Bearer wrong"}},
+            {"subprotocols": ["umavez.live", in_protocol("wrong")]},
+        ]
+        for given in wrong:
+            with pytest.raises(InvalidStatus) as refused, follow(client, mine(token), **given):
+                pass
+            assert refused.value.response.status_code == 401
+            assert b"nao-autenticado" in (refused.value.response.body or b"")
+        with follow(client, mine(token), additional_headers={"Authorization": "Bearer 0123456789abcdef"}) as socket:
             assert told(socket)["event"] == "unused"
+        with follow(client, mine(token), subprotocols=["umavez.live", in_protocol("0123456789abcdef")]) as socket:
+            assert socket.subprotocol == "umavez.live"
+            assert told(socket)["event"] == "unused"
+
+
+def test_sockets_are_bounded_for_a_principal_and_in_all(database: str, serving: Any) -> None:
+    keys = {name: f"{name}-0123456789abcdef" for name in ("ana", "bia", "caio")}
+    listed = ",".join(f"{name}:{key}" for name, key in keys.items())
+    settings = Settings(database=database, api_keys=listed, max_websockets=3, max_websockets_each=2)
+    with serving(settings) as client, contextlib.ExitStack() as stack:
+
+        def open_as(name: str) -> ClientConnection:
+            headers = {"Authorization": f"Bearer {keys[name]}"}
+            return stack.enter_context(follow(client, None, additional_headers=headers))
+
+        def refused(name: str) -> None:
+            with pytest.raises(InvalidStatus) as full:
+                open_as(name)
+            assert full.value.response.status_code == 503
+            assert "Retry-After" in full.value.response.headers
+
+        first = open_as("ana")
+        open_as("ana")
+        refused("ana")
+        open_as("bia")
+        refused("caio")
+        first.close()
+        opened(open_as, "caio")
+
+
+def opened(open_as: Any, name: str) -> None:
+    """Open a socket as soon as the server has noticed that a place is free."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            open_as(name)
+        except InvalidStatus:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        else:
+            return
+
+
+def test_bytes_are_refused_politely_before_and_after_the_greeting(client: Client) -> None:
+    token = token_of(client)
+    for first in (None, mine(token)):
+        with follow(client, first) as socket:
+            if first is not None:
+                assert told(socket)["event"] == "unused"
+            socket.send(b"\x00\x01")
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(20)
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1003
+
+
+def test_a_message_is_refused_by_its_announced_size(client: Client) -> None:
+    with follow(client, None) as socket:
+        # The head of a frame of ten million bytes, and nothing after it: the refusal cannot wait for the rest.
+        socket.socket.sendall(b"\x81\xff" + (10_000_000).to_bytes(8, "big") + b"mask")
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(20)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+
+def test_who_never_stops_talking_is_left(client: Client) -> None:
+    token = token_of(client)
+    with follow(client, mine(token)) as socket:
+        assert told(socket)["event"] == "unused"
+        with pytest.raises(ConnectionClosed) as closed:
+            for _ in range(100):
+                socket.send("x")
+            while told(socket)["event"] == "refused":
+                pass
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+
+
+def test_who_never_greets_is_left(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PATIENCE", 0.1)
+    with follow(client, None) as socket, pytest.raises(ConnectionClosed) as closed:
+        socket.recv(20)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+
+
+def test_who_answers_no_ping_is_left(database: str, serving: Any) -> None:
+    with serving(Settings(database=database, websocket_ping_seconds=0.5)) as client:
+        token = token_of(client)
+        address = (client.base_url.host, client.base_url.port)
+        with socketlib.create_connection(address, 20) as raw:
+            raw.sendall(
+                b"GET /api/governance/ride/confirmation/live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+                b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+            )
+            heard = raw.recv(4096)
+            greeting = json.dumps({**mine(token), "fill": "x" * 100}).encode()
+            raw.sendall(b"\x81" + bytes([0x80 | 126]) + len(greeting).to_bytes(2, "big") + b"\0\0\0\0" + greeting)
+            while part := raw.recv(4096):
+                heard += part
+        assert b"unused" in heard
+        assert b"keepalive ping timeout" in heard
 
 
 @pytest.mark.slow

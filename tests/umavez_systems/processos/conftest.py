@@ -40,6 +40,34 @@ class Payer:
         """Let the next requests meet `faults`, one each."""
         self._client.post("/simulator/faults", json={"next": list(faults)}).raise_for_status()
 
+    def places(self, protocolo: str, situacao: int) -> None:
+        """Let the payer's analysis of a protocolo stand at `situacao`."""
+        body = {"protocolo": protocolo, "situacao": situacao}
+        self._client.post("/simulator/situacao", json=body).raise_for_status()
+
+    def denies(self, protocolo: str, guia: str, codigo: str, valor: str) -> None:
+        """Let the payer's analysis end with a glosa."""
+        body = {"protocolo": protocolo, "guia": guia, "codigo": codigo, "valor": valor}
+        self._client.post("/simulator/glosa", json=body).raise_for_status()
+
+    def decides(self, recurso: str, situacao: str, acatado: str) -> None:
+        """Let the payer decide a recurso."""
+        body = {"recurso": recurso, "situacao": situacao, "acatado": acatado}
+        self._client.post("/simulator/recurso", json=body).raise_for_status()
+
+    def refuses_duplicates(self) -> None:
+        """Let the payer refuse what it has already."""
+        self._client.post("/simulator/duplicados", json={"duplicates": True}).raise_for_status()
+
+    def appeals_elsewhere(self, operadora: str, protocolo: str, numero: str) -> None:
+        """Let somebody else hand in a recurso of that number."""
+        name = {"operadora": operadora, "protocolo": protocolo, "numeroRecurso": numero}
+        self._client.post("/recursos", json={**name, "referencia": "other", "itens": []}).raise_for_status()
+
+    @property
+    def appeals(self) -> list[dict[str, Any]]:
+        return self._ledger("appeals")
+
     @property
     def submissions(self) -> list[dict[str, Any]]:
         return self._ledger("submissions")

@@ -119,6 +119,27 @@ def test_a_glosa_is_a_bpmn_error(place: Place, monkeypatch: pytest.MonkeyPatch) 
     assert (verb, content["errorCode"]) == ("bpmnError", "GLOSA")
 
 
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"valor": 1e999999999}', '"\\ud800"'])
+def test_a_variable_that_cannot_be_read_fails_its_own_task_only(place: Place, text: str) -> None:
+    number = place.submit()
+    place.engine.tasks[number]["variables"]["lote"]["value"] = text
+    place.submit()
+
+    place.external.work()
+
+    assert [(task, verb) for task, verb, _ in place.engine.done] == [(number, "failure"), ("task-2", "complete")]
+    assert place.engine.done[0][2]["retries"] == 0
+
+
+def test_a_payment_without_its_claim_fails_its_own_task_only(place: Place) -> None:
+    place.engine.add("process_payment", "process_payment", "pi-1", {"lote": claim(), "submit_claim": {"valor": "1"}})
+    place.submit()
+
+    place.external.work()
+
+    assert [verb for _, verb, _ in place.engine.done] == ["failure", "complete"]
+
+
 def test_a_whole_process_of_external_tasks(place: Place) -> None:
     place.engine.add("check_eligibility", "Task_CheckEligibility", "pi-1", {"lote": claim()})
     place.submit()

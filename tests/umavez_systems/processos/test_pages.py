@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from httpx import Client
+from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from tests.umavez_systems.processos.conftest import Payer, claim
@@ -95,7 +97,7 @@ def test_names_from_outside_are_escaped(client: Client) -> None:
 def test_a_principal_does_not_see_anothers_processes_and_records(serving: Any, settings: Settings) -> None:
     keys = "ana:0123456789abcdef,bia:fedcba9876543210"
     ana, bia = ({"Authorization": f"Bearer {key.partition(':')[2]}"} for key in keys.split(","))
-    with serving(settings.model_copy(update={"api_keys": keys})) as client:
+    with serving(settings.model_copy(update={"api_keys": SecretStr(keys)})) as client:
         body = {"id": "p1", "claimData": claim(), "prazo": "PT0S"}
         assert client.post("/api/v1/processos", json=body).status_code == 401
         assert client.get("/processos/p1").status_code == 401
@@ -151,3 +153,16 @@ def test_the_command_line_works_on_what_is_due_and_says_errors_in_one_sentence(
     assert (missing.exit_code, missing.output) == (1, "umavez: Não há processo 'nada'.\n")
     (tmp_path / "lote.json").write_text("{")
     assert command("start", str(tmp_path / "lote.json")).exit_code == 2
+
+
+def test_s3_09_a_sealed_result_is_opened_from_the_command_line(
+    serving: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UMAVEZ_SEAL_KEYS", f"k1:{base64.b64encode(bytes(32)).decode()}")
+    body = {"processInstanceId": "ward/7", "activityId": "Task_SubmitClaim", "claimData": claim()}
+    with serving(settings) as client:
+        key = client.post("/api/v1/submit_claim", json=body).json()["idempotencyKey"]
+    words = ["processos", "record", key, "--database", settings.database]
+
+    assert "resultData" not in json.loads(CliRunner().invoke(app, words).stdout)
+    assert json.loads(CliRunner().invoke(app, [*words, "--result"]).stdout)["resultData"]["claimId"] == "CLM-000001"

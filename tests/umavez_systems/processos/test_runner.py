@@ -16,9 +16,9 @@ from tests.umavez_systems.processos.conftest import claim
 from tests.umavez_systems.processos.worlds import LOCAL, Died, World
 from umavez import ClaimLost, NotHappened, Status
 from umavez_systems.problems import Problem
-from umavez_systems.processos.domain import Lote, lote_of
+from umavez_systems.processos.attempts import Step, Terms
+from umavez_systems.processos.domain import Remessa, lote_of
 from umavez_systems.processos.engine import builtin
-from umavez_systems.processos.operations import Step, Terms
 
 
 @pytest.fixture
@@ -150,16 +150,16 @@ def test_a_worker_that_was_frozen_past_its_lease_does_not_send(world: World, mon
     """It stood still between its claim and its request, heartbeat and all, while another did the work."""
     world.terms = Terms(lease=0.05, quiet=0)
     frozen, other = world.worker(), world.worker()
-    monkeypatch.setattr(frozen.faturamento.once(LOCAL)._admission.heart, "begin", lambda _: None)
+    monkeypatch.setattr(frozen.faturamento.once(LOCAL)._admission.heartbeats, "add", lambda _: None)
     step = Step(LOCAL, "p", "Task_SubmitClaim", begun=True)
     look = frozen.portal.protocol_of
 
-    def freeze(lote: Lote) -> Any:
-        found = look(lote)
+    def freeze(remessa: Remessa) -> Any:
+        found = look(remessa)
         time.sleep(0.02)
         world.clock.advance(60)
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(other.faturamento.submit_claim, step, lote).result()
+            pool.submit(other.faturamento.submit_claim, step, lote_of(claim())).result()
         return found
 
     monkeypatch.setattr(frozen.portal, "protocol_of", freeze)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from httpx import Client, Response
 
 from tests.umavez_systems.processos.conftest import Payer, claim
+from umavez_systems.problems import Problem
+from umavez_systems.processos.attempts import Step
 from umavez_systems.settings import Settings
 
 INSTANCE = "a3f2e1d4-5c6b-7a8b-9c0d-1e2f3a4b5c6d"
@@ -69,6 +72,27 @@ def test_s3_01_the_record_has_every_field_of_the_seed(client: Client, settings: 
         " retry_count, created_at, updated_at, expires_at"
     )
     assert len(query(settings, f"SELECT {columns} FROM idempotency_records")) == 1
+    assert query(settings, "SELECT id FROM idempotency_records") == [(shown["id"],)]
+
+
+def test_s3_01_the_id_stays_while_an_operation_is_tried_again(client: Client, payer: Payer) -> None:
+    payer.meets("busy")
+    assert submit(client).status_code == 503
+    (before,) = records(client)
+    assert submit(client).status_code == 201
+    (after,) = records(client)
+
+    assert (before["status"], after["status"]) == ("FAILED", "SUCCESS")
+    assert before["id"] == after["id"]
+
+
+@pytest.mark.parametrize(("instance", "activity"), [("x" * 65, "a"), ("i", "x" * 256), ("", "a"), ("i", "")])
+def test_s3_01_an_instance_or_activity_beyond_the_seeds_columns_is_refused_whoever_asks(
+    instance: str, activity: str
+) -> None:
+    with pytest.raises(Problem, match="caracteres"):
+        Step("local", instance, activity)
+    assert Step("local", "x" * 64, "x" * 255).key("submit_claim", {})
 
 
 def test_s3_02_the_key_is_that_of_the_content_in_any_order(client: Client) -> None:
@@ -144,7 +168,7 @@ def test_s3_04_used_up_retries_are_another_error_until_somebody_frees_the_key(cl
     assert freed.json()["evidence"][-1] == {
         "at": freed.json()["evidence"][-1]["at"],
         "what": "released",
-        "by": "ana",
+        "by": "local (em nome de ana)",
         "reason": "portal voltou",
     }
     assert submit(client).status_code == 201
@@ -231,16 +255,53 @@ def test_s3_08_stuck_operations_are_found_by_status_and_age(client: Client, paye
     assert client.get("/api/v1/idempotency_records/nada").status_code == 404
 
 
+def test_s3_08_a_key_with_slashes_is_found_and_resolved(client: Client, payer: Payer) -> None:
+    payer.meets("lose_after")
+    submit(client, instance="ward/7/resolve")
+    (row,) = records(client, status="UNKNOWN")
+    path = f"/api/v1/idempotency_records/{row['idempotencyKey']}"
+
+    assert client.get(path).json()["processInstanceId"] == "ward/7/resolve"
+    assert client.get(path.replace("ward/7", "ward%2F7")).status_code == 200
+    assert client.post(f"{path}/resolve", json={"happened": False, "reason": "visto"}).status_code == 200
+
+
 def test_s3_08_an_unknown_outcome_can_be_closed_by_decision(client: Client, payer: Payer) -> None:
     payer.meets("lose_after")
     submit(client)
     (row,) = records(client, status="UNKNOWN")
     path = f"/api/v1/idempotency_records/{row['idempotencyKey']}/resolve"
-    said = {"happened": True, "result": {"claimId": "CLM-9"}, "reason": "visto no extrato"}
+    said = {"happened": True, "result": {"claimId": "CLM-9", "valor": "10.00"}, "reason": "visto no extrato"}
 
     assert client.post(path, json=said).json()["status"] == "SUCCESS"
     assert client.post(path, json=said).status_code == 409
     assert submit(client).json()["claimId"] == "CLM-9"
+
+
+@pytest.mark.parametrize("result", [None, {}, {"claimId": "CLM-9"}, {"claimId": 9, "valor": "10.00"}])
+def test_s3_08_a_decision_that_nobody_could_go_on_with_is_refused(client: Client, payer: Payer, result: Any) -> None:
+    payer.meets("lose_after")
+    submit(client)
+    (row,) = records(client, status="UNKNOWN")
+    path = f"/api/v1/idempotency_records/{row['idempotencyKey']}/resolve"
+
+    refused = client.post(path, json={"happened": True, "result": result, "reason": "visto no extrato"})
+
+    assert refused.status_code == 422
+    assert "claimId" in refused.json()["detail"]
+    assert [row["status"] for row in records(client)] == ["UNKNOWN"]
+
+
+def test_a_decision_keeps_its_numbers_exact(client: Client, payer: Payer) -> None:
+    payer.meets("lose_after")
+    submit(client)
+    (row,) = records(client, status="UNKNOWN")
+    path = f"/api/v1/idempotency_records/{row['idempotencyKey']}"
+    said = '{"happened": true, "result": {"claimId": "CLM-9", "valor": "1", "pago": 150.10}, "reason": "visto"}'
+
+    assert client.post(f"{path}/resolve", content=said, headers={"Content-Type": "application/json"}).status_code == 200
+    assert '"pago": 150.10' in client.get(path, params={"result": True}).text
+    assert '"pago": 150.10' in submit(client).text
 
 
 def test_s3_09_results_are_sealed_at_rest_and_open_for_who_asks(
@@ -258,6 +319,14 @@ def test_s3_09_results_are_sealed_at_rest_and_open_for_who_asks(
 
     assert len(stored) == 5
     assert all(text.startswith('{"$sealed"') for (text,) in stored)
+
+
+def test_s3_09_unsealed_patient_data_is_warned_of(
+    serving: Any, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(settings):
+        pass
+    assert [entry.levelname for entry in caplog.records if "unsealed" in entry.getMessage()] == ["WARNING"]
 
 
 def test_s3_09_retries_are_logged_and_no_patient_is(
@@ -299,6 +368,14 @@ def test_a_guia_the_payer_knows_from_us_is_recognised_and_from_others_refused(
         ({"guias": [{**claim()["guias"][0], "tipoGuia": "consulta"}]}, "um tipo"),
         ({"guias": [{**claim()["guias"][0], "valor": "1.001"}]}, "casas decimais"),
         ({"guias": [{**claim()["guias"][0], "dataAtendimento": "ontem"}]}, "dataAtendimento"),
+        ({"guias": [{**claim()["guias"][0], "dataAtendimento": "2026-W01-1"}]}, "dataAtendimento"),
+        ({"guias": [{**claim()["guias"][0], "dataAtendimento": "2999-01-01"}]}, "futuro"),
+        ({"guias": [{**claim()["guias"][0], "dataAtendimento": "٢٠٢٦-٠٧-٠١"}]}, "dataAtendimento"),
+        ({"guias": [{**claim()["guias"][0], "procedimento": "1010101"}]}, "8 dígitos"),
+        ({"guias": [{**claim()["guias"][0], "procedimento": "١٠١٠١٠١٢"}]}, "8 dígitos"),
+        ({"guias": [{**claim()["guias"][0], "valor": "١٥٠.٠٠"}]}, "valor"),
+        ({"prestador": "20774\x0069"}, ""),
+        ({"guias": [{**claim()["guias"][0], "beneficiario": "Maria\x00Souza"}]}, ""),
     ],
 )
 def test_a_lote_that_breaks_the_rules_is_refused_without_naming_a_patient(
@@ -315,9 +392,68 @@ def test_a_lote_that_breaks_the_rules_is_refused_without_naming_a_patient(
 def test_a_payment_is_asked_for_once(client: Client, payer: Payer) -> None:
     protocolo = submit(client).json()["claimId"]
     body = {"processInstanceId": INSTANCE, "activityId": "process_payment", "operadora": "326305", "claimId": protocolo}
-    payer.meets("lose_after")
+    payer.meets("ok", "lose_after")
     answers = [client.post("/api/v1/process_payment", json={**body, "valor": "150.00"}) for _ in range(3)]
 
     assert [answer.status_code for answer in answers] == [503, 200, 200]
     assert answers[1].json()["paymentId"] == "PAG-1"
+    assert len(payer.payments) == 1
+
+
+def pay(client: Client, protocolo: str, instance: str = INSTANCE, valor: str = "150.00") -> Response:
+    body = {"processInstanceId": instance, "activityId": "process_payment", "operadora": "326305", "claimId": protocolo}
+    return client.post("/api/v1/process_payment", json={**body, "valor": valor})
+
+
+@pytest.mark.parametrize(("fault", "status"), [("lose_after", "SUCCESS"), ("lose_before", "FAILED")])
+def test_s3_05_the_server_asks_about_a_claim_that_nobody_repeats(
+    serving: Any, settings: Settings, payer: Payer, fault: str, status: str
+) -> None:
+    with serving(settings.model_copy(update={"processos_round_seconds": 0.1})) as client:
+        payer.meets(fault)
+        assert submit(client).status_code == 503
+        deadline = time.monotonic() + 20
+        while records(client)[0]["status"] != status and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (row,) = records(client)
+        assert (row["status"], row["retryCount"]) == (status, 0)
+        assert submit(client).json()["claimId"] == "CLM-000001"
+    assert len(payer.submissions) == 1
+
+
+def test_a_payment_waits_for_the_release_of_its_protocolo_and_uses_up_no_retry(client: Client, payer: Payer) -> None:
+    protocolo = submit(client).json()["claimId"]
+    payer.places(protocolo, 2)
+    early = [pay(client, protocolo) for _ in range(5)]
+
+    assert {answer.status_code for answer in early} == {409}
+    assert early[0].json()["type"].endswith("protocolo-em-analise")
+    assert early[0].json()["retryable"] is True
+    assert [row["operationName"] for row in records(client)] == ["submit_claim"]
+    payer.places(protocolo, 3)
+    assert pay(client, protocolo).status_code == 201
+    assert pay(client, protocolo).status_code == 200
+    assert len(payer.payments) == 1
+
+
+@pytest.mark.parametrize("situacao", [4, 9])
+def test_a_protocolo_that_is_closed_is_not_paid(client: Client, payer: Payer, situacao: int) -> None:
+    protocolo = submit(client).json()["claimId"]
+    payer.places(protocolo, situacao)
+    refused = pay(client, protocolo)
+
+    assert (refused.status_code, refused.json()["retryable"]) == (409, False)
+    assert refused.json()["type"].endswith("nao-pagavel")
+    assert pay(client, "CLM-999999").json()["type"].endswith("nao-pagavel")
+    assert payer.payments == []
+
+
+def test_one_protocolo_is_paid_once_whichever_instances_ask(client: Client, payer: Payer) -> None:
+    protocolo = submit(client).json()["claimId"]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda number: pay(client, protocolo, f"instance-{number}"), range(8)))
+
+    assert sorted(answer.status_code for answer in answers) == [201, *[409] * 7]
+    assert pay(client, protocolo, "later").status_code == 409
+    assert pay(client, protocolo, "instance-0", valor="149.00").status_code == 409
     assert len(payer.payments) == 1

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 from umavez import Store, open_store
 from umavez.testing.clock import ManualClock
 from umavez_systems.database import Connection, Database, open_database
-from umavez_systems.processos.operations import Faturamento, Terms
+from umavez_systems.processos.attempts import Terms
+from umavez_systems.processos.database import Reservas
+from umavez_systems.processos.operations import Faturamento
 from umavez_systems.processos.portal_http import HttpPortal
 from umavez_systems.processos.runner import Runner
 from umavez_systems.processos.simulator_ledger import Ledger
@@ -129,6 +131,11 @@ class World:
         found: list[dict[str, Any]] = self.ledger.contents()["payments"]
         return found
 
+    @property
+    def appeals(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ledger.contents()["appeals"]
+        return found
+
     def close(self) -> None:
         self.database.close()
         self.store.close()
@@ -141,5 +148,6 @@ class Worker:
         self.fate = fate
         self.portal = LedgerPortal(world.ledger, fate)
         store: Any = MortalStore(world.store, fate)
-        self.faturamento = Faturamento(store, self.portal, terms=world.terms)
-        self.runner = Runner(MortalDatabase(world.database, fate), self.faturamento, pause=0.01, clock=world.clock.now)
+        database = MortalDatabase(world.database, fate)
+        self.faturamento = Faturamento(store, self.portal, Reservas(database), terms=world.terms)
+        self.runner = Runner(database, self.faturamento, pause=0.01, clock=world.clock.now)

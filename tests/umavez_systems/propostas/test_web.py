@@ -69,7 +69,9 @@ def test_s0_02_another_body_under_the_same_key_gets_the_first_cliente(client: Cl
 
 def test_s0_03_without_a_key_each_post_creates(client: Client, settings: Settings) -> None:
     for number in range(3):
-        assert post(client, "/clientes", {**JOAO, "email": f"j{number}@example.com"}).status_code == 201
+        assert (
+            post(client, "/clientes", {**JOAO, "email": f"j{number}@example.com", "documento": None}).status_code == 201
+        )
 
     assert query(settings, "SELECT count(*) FROM clientes WHERE idempotencia_key IS NULL") == [(3,)]
 
@@ -210,9 +212,19 @@ def test_s0_12_the_trail_says_who(proposta: Client) -> None:
 
     assert [(row["operacao"], row["usuario"], row["motivo"]) for row in trail] == [
         ("criar_proposta", "local", None),
-        ("submeter_proposta", "ana", None),
-        ("recusar_proposta", "rui", "caro"),
+        ("submeter_proposta", "local (em nome de ana)", None),
+        ("recusar_proposta", "local (em nome de rui)", "caro"),
     ]
+
+
+def test_whom_a_principal_says_it_acts_for_stands_beside_its_own_name(database: str, serving: Any) -> None:
+    with serving(Settings(database=database, api_keys="bob:0123456789abcdef")) as client:
+        client.headers["Authorization"] = "Bearer 0123456789abcdef"
+        client.post("/api/v1/clientes", json=JOAO)
+        post(client, "/propostas", {"cliente_id": 1, "valor": 1}, "k", **{"X-Usuario": "alice"})
+        trail = client.get("/api/v1/propostas/1/historico").json()["itens"]
+
+    assert [row["usuario"] for row in trail] == ["bob (em nome de alice)"]
 
 
 @pytest.mark.parametrize("key", ["", '"   "', "x" * 256, "tab\tin"])
@@ -265,7 +277,7 @@ def test_s0_15_operations_expire_after_thirty_days(proposta: Client, settings: S
 
 def test_s0_16_reading_one_and_many(proposta: Client) -> None:
     for number in range(2, 5):
-        post(proposta, "/clientes", {**JOAO, "email": f"j{number}@example.com"})
+        post(proposta, "/clientes", {**JOAO, "email": f"j{number}@example.com", "documento": None})
 
     page = proposta.get("/api/v1/clientes?limite=3").json()
     rest = proposta.get(f"/api/v1/clientes?limite=3&depois={page['proximo']}").json()
@@ -316,7 +328,7 @@ def test_principals_never_meet(database: str, serving: Any) -> None:
         assert post(client, "/clientes", JOAO, "k").status_code == 401
         assert post(client, "/clientes", JOAO, "k", Authorization="Bearer wrong").status_code == 401
         assert post(client, "/clientes", JOAO, "k", **ana).status_code == 201
-        other = post(client, "/clientes", {**JOAO, "email": "rui@example.com"}, "k", **rui)
+        other = post(client, "/clientes", {**JOAO, "email": "rui@example.com", "documento": None}, "k", **rui)
         assert (other.status_code, other.json()["email"]) == (201, "rui@example.com")
         assert client.get("/api/v1/clientes/1", headers=rui).json()["idempotencia_key"] is None
         assert client.get("/api/v1/clientes/1", headers=ana).json()["idempotencia_key"] == "k"
@@ -327,7 +339,12 @@ def test_a_replay_takes_no_number_from_the_ids(client: Client) -> None:
     for _ in range(20):
         assert post(client, "/clientes", JOAO, "client-001").status_code == 200
 
-    assert post(client, "/clientes", {**JOAO, "email": "outro@example.com"}, "client-002").json()["id"] == 2
+    assert (
+        post(client, "/clientes", {**JOAO, "email": "outro@example.com", "documento": "1.234"}, "client-002").json()[
+            "id"
+        ]
+        == 2
+    )
 
 
 def test_a_strict_repeat_is_a_replay_even_of_a_document_that_strict_would_refuse(
@@ -346,7 +363,7 @@ def test_a_strict_repeat_is_a_replay_even_of_a_document_that_strict_would_refuse
 
 def test_a_used_key_answers_though_its_new_e_mail_is_in_use(client: Client) -> None:
     post(client, "/clientes", JOAO, "client-001")
-    post(client, "/clientes", {**JOAO, "email": "outro@example.com"}, "client-002")
+    post(client, "/clientes", {**JOAO, "email": "outro@example.com", "documento": "1.234"}, "client-002")
 
     again = post(client, "/clientes", JOAO, "client-002")
 
@@ -368,8 +385,32 @@ def test_a_user_name_that_does_not_fit_is_refused(proposta: Client, path: str) -
 
 
 def test_every_route_documents_the_headers_it_reads(client: Client) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
+    document = client.get("/openapi.json").json()
+    paths, shared = document["paths"], document["components"]["parameters"]
 
     for path in ("/api/v1/clientes", "/api/v1/propostas", "/api/v1/propostas/{number}/submeter"):
-        told = {told["name"] for told in paths[path]["post"]["parameters"] if told["in"] == "header"}
-        assert told == {"idempotency-key", "prefer", "x-usuario"}
+        given = [
+            shared[one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+            for one in paths[path]["post"]["parameters"]
+        ]
+        told = {one["name"].lower() for one in given if one["in"] == "header"}
+        assert told >= {"idempotency-key", "prefer", "x-usuario"}
+        assert ("if-match" in told) == path.endswith("submeter")
+
+
+def test_s0_02_one_key_in_every_form_of_its_header_is_one_key(client: Client) -> None:
+    made = [
+        client.post("/api/v1/clientes", json=JOAO, headers={"Idempotency-Key": sent})
+        for sent in ("k-1", '"k-1"', '"k-1";v=1')
+    ]
+
+    assert [answer.status_code for answer in made] == [201, 200, 200]
+    assert len({answer.json()["id"] for answer in made}) == 1
+
+
+@pytest.mark.parametrize("sent", ["k-1, k-2", "chave-á".encode(), "k 1", '"k-1", "k-2"'])
+def test_s0_13_a_list_or_other_letters_are_no_key(client: Client, sent: str | bytes) -> None:
+    refused = client.post("/api/v1/clientes", json=JOAO, headers={"Idempotency-Key": sent})  # type: ignore[dict-item]
+
+    assert refused.status_code == 400
+    assert "chave" in refused.json()["detail"]

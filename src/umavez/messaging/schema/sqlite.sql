@@ -23,6 +23,7 @@ CREATE INDEX IF NOT EXISTS umavez_outbox_due ON umavez_outbox (due_at, seq) WHER
 CREATE INDEX IF NOT EXISTS umavez_outbox_aggregate ON umavez_outbox (aggregate, seq)
     WHERE state IN ('WAITING', 'DEAD') AND aggregate IS NOT NULL;
 CREATE INDEX IF NOT EXISTS umavez_outbox_done ON umavez_outbox (done_at) WHERE state = 'DONE';
+CREATE INDEX IF NOT EXISTS umavez_outbox_discarded ON umavez_outbox (done_at) WHERE state = 'DISCARDED';
 
 CREATE TABLE IF NOT EXISTS umavez_subscriptions (
     topic      TEXT NOT NULL,
@@ -51,6 +52,7 @@ CREATE INDEX IF NOT EXISTS umavez_deliveries_due ON umavez_deliveries (subscribe
 CREATE INDEX IF NOT EXISTS umavez_deliveries_aggregate ON umavez_deliveries (subscriber, aggregate, seq)
     WHERE state IN ('WAITING', 'DEAD') AND aggregate IS NOT NULL;
 CREATE INDEX IF NOT EXISTS umavez_deliveries_done ON umavez_deliveries (done_at) WHERE state = 'DONE';
+CREATE INDEX IF NOT EXISTS umavez_deliveries_discarded ON umavez_deliveries (done_at) WHERE state = 'DISCARDED';
 
 CREATE TABLE IF NOT EXISTS umavez_meta (
     name  TEXT PRIMARY KEY,

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from umavez.core.flow import SwapFlow
-from umavez.core.protocol import (
-    Busy,
-    Claim,
-    Exhausted,
-    Granted,
-    Replay,
-    checkpoint,
-    doubt,
-    fail,
-    renew,
-    settle,
-)
+from umavez.core.protocol import Busy, Exhausted, Granted, Replay
 from umavez.core.record import Settled, Status
 from umavez.errors import ClaimLost
-from umavez.testing.bench import LEASE, RERUN, RETRIES, AnyBench
+from umavez.testing.harness import LEASE, RETRIES, AnyBench, Holder, Job
 from umavez.testing.laws.law import Law, outcome_of
 
 RIVALS = 8
@@ -45,14 +33,14 @@ def of_rivals_for_a_freed_key_exactly_one_is_granted(bench: AnyBench) -> None:
     """A failure that may be retried is retried by one caller."""
     for number in range(KEYS):
         claim = bench.claim(bench.key(f"k{number}"))
-        bench.drive(fail(claim, "not today", RERUN.keep_ms, bench.stamp()))
+        bench.drive(claim.fail("not today"))
     _one_granted_per_key(bench, free=False)
 
 
 def of_rivals_for_an_expired_key_exactly_one_is_granted(bench: AnyBench) -> None:
     """What has expired is claimed anew by one caller."""
     for number in range(KEYS):
-        bench.drive(settle(bench.claim(bench.key(f"k{number}")), DONE, RERUN.keep_ms, bench.stamp()))
+        bench.drive(bench.claim(bench.key(f"k{number}")).settle(DONE))
     bench.expire()
     _one_granted_per_key(bench, free=True)
 
@@ -86,7 +74,7 @@ def a_renewed_lease_counts_from_the_renewal(bench: AnyBench) -> None:
     claim = bench.claim(bench.key())
     for _ in range(3):
         bench.clock.advance(LEASE * 2 / 3)
-        claim = bench.drive(renew(claim, bench.stamp()))
+        claim = bench.drive(claim.renew())
         assert isinstance(bench.admit(bench.key()), Busy)
     bench.lapse()
     assert isinstance(bench.admit(bench.key()), Granted)
@@ -96,13 +84,13 @@ def a_lapsed_claim_that_nobody_took_still_settles(bench: AnyBench) -> None:
     """A lease is for rivals; alone, a late owner is in time."""
     claim = bench.claim(bench.key())
     bench.lapse()
-    bench.drive(settle(claim, DONE, RERUN.keep_ms, bench.stamp()))
+    bench.drive(claim.settle(DONE))
     assert isinstance(bench.admit(bench.key()), Replay)
 
 
 def an_overtaken_owner_changes_nothing(bench: AnyBench) -> None:
     """Law 5: told ClaimLost, whatever it tries, and the record stands as the new owner left it."""
-    for number, change in enumerate(_changes(bench)):
+    for number, change in enumerate(_CHANGES):
         key = bench.key(f"k{number}")
         late = bench.claim(key)
         bench.lapse()
@@ -112,26 +100,25 @@ def an_overtaken_owner_changes_nothing(bench: AnyBench) -> None:
 
 def an_overtaken_owner_changes_nothing_that_is_settled(bench: AnyBench) -> None:
     """Law 5 again, after the new owner has finished."""
-    for number, change in enumerate(_changes(bench)):
+    for number, change in enumerate(_CHANGES):
         key = bench.key(f"k{number}")
         late = bench.claim(key)
         bench.lapse()
-        bench.drive(settle(bench.claim(key), DONE, RERUN.keep_ms, bench.stamp()))
+        bench.drive(bench.claim(key).settle(DONE))
         _expect_lost(bench, late, change)
 
 
-def _changes(bench: AnyBench) -> list[Callable[[Claim], SwapFlow[Claim]]]:
-    return [
-        lambda claim: settle(claim, Settled(True, '"late"'), RERUN.keep_ms, bench.stamp()),
-        lambda claim: settle(claim, Settled(False, '"late"'), RERUN.keep_ms, bench.stamp()),
-        lambda claim: renew(claim, bench.stamp()),
-        lambda claim: checkpoint(claim, '"late"', bench.stamp()),
-        lambda claim: fail(claim, "late", RERUN.keep_ms, bench.stamp()),
-        lambda claim: doubt(claim, "late", bench.stamp()),
-    ]
+_CHANGES: tuple[Callable[[Holder], Job[Holder]], ...] = (
+    lambda holder: holder.settle(Settled(True, '"late"')),
+    lambda holder: holder.settle(Settled(False, '"late"')),
+    lambda holder: holder.renew(),
+    lambda holder: holder.checkpoint('"late"'),
+    lambda holder: holder.fail("late"),
+    lambda holder: holder.doubt("late"),
+)
 
 
-def _expect_lost(bench: AnyBench, late: Claim, change: Callable[[Claim], SwapFlow[Claim]]) -> None:
+def _expect_lost(bench: AnyBench, late: Holder, change: Callable[[Holder], Job[Holder]]) -> None:
     before = bench.record(late.draft.key)
     try:
         bench.drive(change(late))
@@ -146,7 +133,7 @@ def a_failure_frees_the_key_until_the_retries_are_used_up(bench: AnyBench) -> No
     for attempt in range(1, RETRIES + 2):
         claim = bench.claim(bench.key())
         assert claim.draft.attempt == attempt, "every attempt is counted"
-        bench.drive(fail(claim, f"failure {attempt}", RERUN.keep_ms, bench.stamp()))
+        bench.drive(claim.fail(f"failure {attempt}"))
     verdict = bench.admit(bench.key())
     assert isinstance(verdict, Exhausted)
     assert verdict.record.status is Status.FAILED
@@ -157,7 +144,7 @@ def a_failure_frees_the_key_until_the_retries_are_used_up(bench: AnyBench) -> No
 def the_fence_rises_with_every_claim_and_only_then(bench: AnyBench) -> None:
     """Law 9 across keys, changes and takeovers; `sweeping` has the rest."""
     first = bench.claim(bench.key())
-    renewed = bench.drive(checkpoint(bench.drive(renew(first, bench.stamp())), "1", bench.stamp()))
+    renewed = bench.drive(bench.drive(first.renew()).checkpoint("1"))
     assert bench.record(bench.key()).fence == first.fence == renewed.fence, "a change keeps the fence"
     other = bench.claim(bench.key("other"))
     assert other.fence > first.fence, "one counter serves the whole store"
@@ -165,7 +152,7 @@ def the_fence_rises_with_every_claim_and_only_then(bench: AnyBench) -> None:
     second = bench.claim(bench.key())
     assert second.fence > other.fence, "a takeover gets a new fence"
     assert bench.record(bench.key()).fence == second.fence, "the record bears the claim's fence"
-    bench.drive(settle(second, DONE, RERUN.keep_ms, bench.stamp()))
+    bench.drive(second.settle(DONE))
     assert bench.record(bench.key()).fence == second.fence, "the settled record bears it still"
 
 

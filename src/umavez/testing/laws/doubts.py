@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from umavez.core.protocol import Asking, Busy, Doubtful, Granted, Replay, checkpoint, doubt, rerun, settle
+from umavez.core.protocol import Asking, Busy, Doubtful, Granted, Replay
 from umavez.core.record import Settled, Status
-from umavez.core.resolution import AlreadySettled, NoSuchRecord, Resolution, resolve
+from umavez.core.resolution import AlreadySettled, NoSuchRecord, RecordChanged, Resolution
 from umavez.errors import OperationInProgress
-from umavez.testing.bench import ASK, HOLD, RERUN, AnyBench
+from umavez.testing.harness import ASK, HOLD, RERUN, AnyBench
 from umavez.testing.laws.law import Law, outcome_of
 
 
@@ -29,7 +29,7 @@ def a_held_operation_that_lapsed_is_unknown_for_everybody(bench: AnyBench) -> No
 
 def a_doubted_attempt_is_unknown(bench: AnyBench) -> None:
     """`doubt` keeps error and evidence; "hold" waits, "ask" asks, "rerun" runs again."""
-    bench.drive(doubt(bench.claim(bench.key(), HOLD), "no answer", bench.stamp(), '["a proof"]'))
+    bench.drive(bench.claim(bench.key(), HOLD).doubt("no answer", '["a proof"]'))
     record = bench.record(bench.key())
     assert (record.status, record.error, record.evidence) == (Status.UNKNOWN, "no answer", '["a proof"]')
     assert isinstance(bench.admit(bench.key(), HOLD), Doubtful)
@@ -56,11 +56,11 @@ def a_claim_to_ask_becomes_a_claim_to_run(bench: AnyBench) -> None:
     bench.lapse()
     asking = bench.admit(bench.key(), ASK)
     assert isinstance(asking, Asking)
-    running = bench.drive(rerun(asking.claim, '["never arrived"]', bench.stamp()))
+    running = bench.drive(bench.holder(asking.claim, ASK).rerun('["never arrived"]'))
     record = bench.record(bench.key())
     assert running.fence == asking.claim.fence == record.fence
     assert (record.attempt, record.evidence) == (2, '["never arrived"]')
-    bench.drive(settle(running, Settled(True, "1"), ASK.keep_ms, bench.stamp()))
+    bench.drive(running.settle(Settled(True, "1")))
     settled = bench.record(bench.key())
     assert settled.evidence == '["never arrived"]', "the evidence outlives the attempt"
 
@@ -71,7 +71,7 @@ def an_adopted_outcome_keeps_its_evidence(bench: AnyBench) -> None:
     bench.lapse()
     asking = bench.admit(bench.key(), ASK)
     assert isinstance(asking, Asking)
-    bench.drive(settle(asking.claim, Settled(True, "1"), ASK.keep_ms, bench.stamp(), evidence='["receipt 7"]'))
+    bench.drive(bench.holder(asking.claim, ASK).settle(Settled(True, "1"), evidence='["receipt 7"]'))
     replay = bench.admit(bench.key(), ASK)
     assert isinstance(replay, Replay)
     assert (replay.record.settled, replay.record.evidence) == (Settled(True, "1"), '["receipt 7"]')
@@ -79,7 +79,7 @@ def an_adopted_outcome_keeps_its_evidence(bench: AnyBench) -> None:
 
 def whoever_takes_over_inherits_the_progress(bench: AnyBench) -> None:
     """A rerun goes on where the checkpoint says, as the next attempt, and is told whom it took over."""
-    late = bench.drive(checkpoint(bench.claim(bench.key()), '{"page":3}', bench.stamp()))
+    late = bench.drive(bench.claim(bench.key()).checkpoint('{"page":3}'))
     bench.lapse()
     verdict = bench.admit(bench.key())
     assert isinstance(verdict, Granted)
@@ -92,9 +92,9 @@ def whoever_takes_over_inherits_the_progress(bench: AnyBench) -> None:
 
 def an_unknown_record_is_resolved_with_evidence(bench: AnyBench) -> None:
     """A human's word becomes the outcome; who, when and why stand in the evidence."""
-    bench.drive(doubt(bench.claim(bench.key(), HOLD), "no answer", bench.stamp()))
+    bench.drive(bench.claim(bench.key(), HOLD).doubt("no answer"))
     decision = Resolution(Settled(True, '"paid"'), "ana", "seen at the bank")
-    was, _ = bench.drive(resolve(bench.key(), decision, HOLD.keep_ms, bench.stamp()))
+    was = bench.resolve(bench.key(), decision, HOLD)
     assert was.status is Status.UNKNOWN
     replay = bench.admit(bench.key(), HOLD)
     assert isinstance(replay, Replay)
@@ -110,7 +110,7 @@ def a_released_key_runs_again_from_the_first_attempt(bench: AnyBench) -> None:
     bench.lapse()
     bench.admit(bench.key(), HOLD)
     release = Resolution(None, "ana", "the bank says no")
-    bench.drive(resolve(bench.key(), release, HOLD.keep_ms, bench.stamp()))
+    bench.resolve(bench.key(), release, HOLD)
     assert bench.record(bench.key()).attempt == 0
     again = bench.claim(bench.key(), HOLD)
     assert again.draft.attempt == 1
@@ -124,16 +124,36 @@ def a_resolution_disturbs_neither_the_living_nor_the_settled(bench: AnyBench) ->
     _expect(NoSuchRecord, bench, decision)
     claim = bench.claim(bench.key())
     _expect(OperationInProgress, bench, decision)
-    bench.drive(settle(claim, Settled(True, "2"), RERUN.keep_ms, bench.stamp()))
+    bench.drive(claim.settle(Settled(True, "2")))
     _expect(AlreadySettled, bench, decision)
-    bench.drive(resolve(bench.key(), decision, RERUN.keep_ms, bench.stamp(), override=True))
+    bench.resolve(bench.key(), decision, RERUN, override=True)
     assert bench.record(bench.key()).settled == Settled(True, "1"), "an override is explicit and works"
+
+
+def a_decision_about_one_attempt_does_not_close_the_next(bench: AnyBench) -> None:
+    """Who decides names the stamp that was seen: where another stands, however alike, nothing changes."""
+    bench.drive(bench.claim(bench.key(), HOLD).doubt("no answer"))
+    seen = bench.record(bench.key())
+    bench.resolve(bench.key(), Resolution(None, "ana", "the bank says no"), HOLD, expected=seen.stamp)
+    bench.drive(bench.claim(bench.key(), HOLD).doubt("no answer"))
+    before = bench.record(bench.key())
+    assert (before.status, before.attempt) == (seen.status, seen.attempt), "they look alike"
+    for decision in (Resolution(Settled(True, "1"), "rui", "an old page"), Resolution(None, "rui", "an old page")):
+        shown = None
+        try:
+            bench.resolve(bench.key(), decision, HOLD, expected=seen.stamp)
+        except RecordChanged as changed:
+            shown = changed.record
+        assert shown == before, "a decision about attempt 1 must not close attempt 2, and the refusal shows what stands"
+        assert bench.record(bench.key()) == before
+    bench.resolve(bench.key(), Resolution(Settled(True, "2"), "rui", "looked again"), HOLD, expected=before.stamp)
+    assert bench.record(bench.key()).settled == Settled(True, "2")
 
 
 def _expect(error: type[Exception], bench: AnyBench, decision: Resolution) -> None:
     before = bench.read(bench.key()).current
     try:
-        bench.drive(resolve(bench.key(), decision, RERUN.keep_ms, bench.stamp()))
+        bench.resolve(bench.key(), decision, RERUN)
     except error:
         assert bench.read(bench.key()).current == before, "a refused resolution changed the record"
     else:
@@ -150,4 +170,5 @@ LAWS: tuple[Law, ...] = (
     an_unknown_record_is_resolved_with_evidence,
     a_released_key_runs_again_from_the_first_attempt,
     a_resolution_disturbs_neither_the_living_nor_the_settled,
+    a_decision_about_one_attempt_does_not_close_the_next,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from umavez.testing.bench import AnyBench
+from umavez.testing.harness import AnyBench
 
 Law = Callable[[AnyBench], None]
 

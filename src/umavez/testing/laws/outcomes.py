@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from umavez.core.protocol import Busy, Intent, Mismatched, Replay, fail, settle
+from umavez.core.protocol import Busy, Intent, Mismatched, Replay
 from umavez.core.record import Draft, Settled, Status
-from umavez.testing.bench import RERUN, AnyBench
+from umavez.testing.harness import AnyBench
 from umavez.testing.laws.law import Law
 
 TEXTS = (
@@ -25,7 +25,7 @@ def a_settled_outcome_is_replayed_text_by_text(bench: AnyBench) -> None:
     """Law 3: empty text, escaped NUL, four-byte characters and trailing blanks included."""
     for number, text in enumerate(TEXTS):
         key = bench.key(f"k{number}")
-        bench.drive(settle(bench.claim(key), Settled(True, text), RERUN.keep_ms, bench.stamp()))
+        bench.drive(bench.claim(key).settle(Settled(True, text)))
         replay = bench.admit(key)
         assert isinstance(replay, Replay), f"{text!r} was settled and is not replayed"
         assert replay.record.settled == Settled(True, text)
@@ -35,7 +35,7 @@ def a_settled_outcome_is_replayed_text_by_text(bench: AnyBench) -> None:
 def a_megabyte_is_replayed_whole(bench: AnyBench) -> None:
     """The largest body that a policy lets through by default, in characters of one to four bytes."""
     body = '"' + ("aé€🚕" * 100_000) + '"'
-    bench.drive(settle(bench.claim(bench.key()), Settled(True, body), RERUN.keep_ms, bench.stamp()))
+    bench.drive(bench.claim(bench.key()).settle(Settled(True, body)))
     replay = bench.admit(bench.key())
     assert isinstance(replay, Replay)
     assert replay.record.settled is not None
@@ -46,7 +46,7 @@ def an_empty_outcome_is_not_an_absent_one(bench: AnyBench) -> None:
     """Settled with an empty text, or with none because it could not be kept, is settled: nobody runs it again."""
     for number, settled in enumerate(Settled(ok, body) for ok in (True, False) for body in ("", None)):
         key = bench.key(str(number))
-        bench.drive(settle(bench.claim(key), settled, RERUN.keep_ms, bench.stamp()))
+        bench.drive(bench.claim(key).settle(settled))
         replay = bench.admit(key)
         assert isinstance(replay, Replay), f"the outcome {settled} was lost"
         assert replay.record.settled == settled, f"{settled} came back as {replay.record.settled}"
@@ -59,7 +59,7 @@ def an_outcome_written_in_company_is_as_whole_as_one_written_alone(bench: AnyBen
     claims = [bench.claim(bench.key(str(number))) for number in range(len(wanted))]
     bench.together(
         [
-            settle(claim, settled, RERUN.keep_ms, bench.stamp(), error=f"e{number}", evidence=f'["{number}"]')
+            claim.settle(settled, error=f"e{number}", evidence=f'["{number}"]')
             for number, (claim, settled) in enumerate(zip(claims, wanted, strict=True))
         ]
     )
@@ -72,8 +72,8 @@ def an_outcome_written_in_company_is_as_whole_as_one_written_alone(bench: AnyBen
 def a_refusal_is_replayed_and_a_failure_is_not(bench: AnyBench) -> None:
     """Both are FAILED; only the refusal has an outcome."""
     refused, failed = bench.key("refused"), bench.key("failed")
-    bench.drive(settle(bench.claim(refused), Settled(False, '"no funds"'), RERUN.keep_ms, bench.stamp()))
-    bench.drive(fail(bench.claim(failed), "timed out", RERUN.keep_ms, bench.stamp()))
+    bench.drive(bench.claim(refused).settle(Settled(False, '"no funds"')))
+    bench.drive(bench.claim(failed).fail("timed out"))
     replay = bench.admit(refused)
     assert isinstance(replay, Replay)
     assert (replay.record.status, replay.record.settled) == (Status.FAILED, Settled(False, '"no funds"'))
@@ -91,7 +91,7 @@ def a_mismatch_is_said_before_busy_and_before_replay(bench: AnyBench) -> None:
     assert isinstance(bench.admit(other), Mismatched)
     assert isinstance(bench.admit(mine), Busy)
     assert bench.record(bench.key()) == before
-    bench.drive(settle(claim, Settled(True, "1"), RERUN.keep_ms, bench.stamp()))
+    bench.drive(claim.settle(Settled(True, "1")))
     assert isinstance(bench.admit(other), Mismatched)
     assert isinstance(bench.admit(mine), Replay)
 
@@ -102,7 +102,7 @@ def a_mismatch_is_said_before_a_takeover(bench: AnyBench) -> None:
     bench.claim(mine)
     bench.lapse()
     assert isinstance(bench.admit(other), Mismatched)
-    bench.drive(fail(bench.claim(mine), "no", RERUN.keep_ms, bench.stamp()))
+    bench.drive(bench.claim(mine).fail("no"))
     assert isinstance(bench.admit(other), Mismatched)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from umavez.core.flow import Stale, Swap, SwapFlow, Swapped
+from umavez.core.flow import Stale, Swapped
 from umavez.core.key import Key
-from umavez.core.protocol import Granted, Replay, admit, checkpoint, renew, settle
-from umavez.core.protocol import Intent as IntentOf
+from umavez.core.protocol import Replay
 from umavez.core.record import Draft, Settled, Status
-from umavez.testing.bench import RERUN, AnyBench
+from umavez.testing.harness import RERUN, AnyBench
 from umavez.testing.laws.law import Law, outcome_of
 
 
@@ -63,10 +62,13 @@ def a_swap_sent_twice_is_done_once_and_recognised(bench: AnyBench) -> None:
 
 
 def a_swap_that_was_done_is_answered_as_done(bench: AnyBench) -> None:
-    """The reply and the record agree, on the fence and on the time."""
-    for expected, stamp in ((None, "a"), ("a", "b")):
-        reply = bench.swap(expected, _draft(bench.key(), stamp))
-        assert isinstance(reply, Swapped)
+    """The reply and the record agree, on the fence and on the time; for a claim, a takeover and an outcome."""
+    outcome = _draft(bench.key(), "c", claims=False)._replace(status=Status.SUCCESS, settled=Settled(True, "1"))
+    drafts = (_draft(bench.key(), "a"), _draft(bench.key(), "b"), outcome)
+    for expected, draft in zip((None, "a", "b"), drafts, strict=True):
+        stamp = draft.stamp
+        reply = bench.swap(expected, draft)
+        assert isinstance(reply, Swapped), "a change that was done was answered as lost"
         record = bench.record(bench.key())
         assert (record.stamp, record.fence, record.updated_at) == (stamp, reply.fence, reply.now)
 
@@ -86,7 +88,7 @@ def of_rival_changes_to_one_record_exactly_one_is_done(bench: AnyBench) -> None:
     keys = [bench.key(f"k{number}") for number in range(4)]
     for key in keys:
         bench.swap(None, _draft(key, "a"))
-    replies = bench.together([_once("a", _draft(key, f"b{rival}")) for key in keys for rival in range(6)])
+    replies = bench.together([bench.swapping("a", _draft(key, f"b{rival}")) for key in keys for rival in range(6)])
     for number in range(4):
         told = replies[number * 6 : number * 6 + 6]
         done = [rival for rival, reply in enumerate(told) if isinstance(reply, Swapped)]
@@ -102,7 +104,7 @@ def callers_at_once_each_get_their_own_answer(bench: AnyBench) -> None:
     for key in taken:
         bench.swap(None, _draft(key, f"first-{key.value}"))
     free = [bench.key(f"free-{number}") for number in range(30)]
-    replies = bench.together([_once(None, _draft(key, f"s-{key.value}")) for key in [*taken, *free]])
+    replies = bench.together([bench.swapping(None, _draft(key, f"s-{key.value}")) for key in [*taken, *free]])
     for key, reply in zip(taken, replies[:10], strict=True):
         assert isinstance(reply, Stale)
         assert reply.current is not None
@@ -117,7 +119,7 @@ def callers_at_once_each_get_their_own_answer(bench: AnyBench) -> None:
 def whole_operations_at_once_keep_apart(bench: AnyBench) -> None:
     """Claim, checkpoint and settle of many keys at once: each ends with its own outcome."""
     keys = [bench.key(f"k{number}") for number in range(24)]
-    bench.together([_operation(key, bench.stamp()) for key in keys])
+    bench.together([_operation(bench, key) for key in keys])
     for key in keys:
         record = bench.record(key)
         assert (record.settled, record.progress) == (Settled(True, f'"{key.value}"'), f"at {key.value}")
@@ -125,26 +127,21 @@ def whole_operations_at_once_keep_apart(bench: AnyBench) -> None:
 
 def an_owner_recognises_its_own_earlier_write(bench: AnyBench) -> None:
     """When the answer to a renewal was lost, the owner's next change goes through all the same."""
-    owner = bench.stamp()
-    verdict = bench.drive(admit(IntentOf(bench.key()), RERUN, owner))
-    assert isinstance(verdict, Granted)
-    bench.drive(renew(verdict.claim, f"{owner}/1"))
-    bench.drive(checkpoint(verdict.claim, '"half"', f"{owner}/2"))
-    bench.drive(settle(verdict.claim, Settled(True, "1"), RERUN.keep_ms, f"{owner}/3"))
+    holder = bench.claim(bench.key())
+    bench.drive(holder.renew())
+    holder.lose_answer()
+    bench.drive(holder.checkpoint('"half"'))
+    holder.lose_answer()
+    bench.drive(holder.settle(Settled(True, "1")))
     replay = bench.admit(bench.key())
     assert isinstance(replay, Replay)
     assert replay.record.settled == Settled(True, "1")
 
 
-def _once(expected: str | None, draft: Draft) -> SwapFlow[Swapped | Stale]:
-    return (yield Swap(expected, draft))
-
-
-def _operation(key: Key, owner: str) -> SwapFlow[None]:
-    verdict = yield from admit(IntentOf(key), RERUN, owner)
-    assert isinstance(verdict, Granted)
-    claim = yield from checkpoint(verdict.claim, f"at {key.value}", f"{owner}/1")
-    yield from settle(claim, Settled(True, f'"{key.value}"'), RERUN.keep_ms, f"{owner}/2")
+async def _operation(bench: AnyBench, key: Key) -> None:
+    holder = await bench.claiming(key)
+    await holder.checkpoint(f"at {key.value}")
+    await holder.settle(Settled(True, f'"{key.value}"'))
 
 
 def _draft(key: Key, stamp: str, *, claims: bool = True) -> Draft:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from umavez.core.protocol import Busy, Doubtful, Replay, doubt, fail, settle
+from umavez.core.protocol import Busy, Doubtful, Replay
 from umavez.core.record import Settled
-from umavez.testing.bench import HOLD, KEEP, RERUN, AnyBench
+from umavez.testing.harness import HOLD, KEEP, AnyBench
 from umavez.testing.laws.law import Law
 
 DONE = Settled(True, "1")
@@ -34,13 +34,13 @@ def what_runs_is_never_swept(bench: AnyBench) -> None:
     bench.sweep(10_000)
     record = bench.record(bench.key())
     assert record.expires_at is None
-    bench.drive(settle(claim, DONE, RERUN.keep_ms, bench.stamp()))
+    bench.drive(claim.settle(DONE))
     assert isinstance(bench.admit(bench.key()), Replay)
 
 
 def what_is_unknown_is_never_swept(bench: AnyBench) -> None:
     """A doubt waits for a human, however long."""
-    bench.drive(doubt(bench.claim(bench.key(), HOLD), "no answer", bench.stamp()))
+    bench.drive(bench.claim(bench.key(), HOLD).doubt("no answer"))
     bench.clock.advance(365 * 86_400)
     bench.sweep(10_000)
     assert isinstance(bench.admit(bench.key(), HOLD), Doubtful)
@@ -87,7 +87,7 @@ def the_fence_rises_across_expiry_and_sweeping(bench: AnyBench) -> None:
     for swept in (False, True, True):
         claim = bench.claim(bench.key())
         fences.append(claim.fence)
-        bench.drive(settle(claim, DONE, RERUN.keep_ms, bench.stamp()))
+        bench.drive(claim.settle(DONE))
         bench.expire()
         if swept:
             bench.sweep(10_000)
@@ -98,9 +98,9 @@ def the_fence_rises_across_expiry_and_sweeping(bench: AnyBench) -> None:
 def _ended(bench: AnyBench, value: str, ending: str) -> None:
     claim = bench.claim(bench.key(value))
     if ending == "settled":
-        bench.drive(settle(claim, DONE, RERUN.keep_ms, bench.stamp()))
+        bench.drive(claim.settle(DONE))
     else:
-        bench.drive(fail(claim, "no", RERUN.keep_ms, bench.stamp()))
+        bench.drive(claim.fail("no"))
 
 
 def _standing(bench: AnyBench, count: int) -> int:

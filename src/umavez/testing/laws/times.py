@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from umavez.core.flow import Swapped
-from umavez.core.protocol import Busy, Granted, Replay, fail, renew, settle
+from umavez.core.protocol import Busy, Granted, Replay
 from umavez.core.record import Draft, Settled, Status
-from umavez.testing.bench import KEEP, RERUN, AnyBench
+from umavez.testing.harness import KEEP, AnyBench
 from umavez.testing.laws.law import Law
 
 HOUR = 3_600_000
@@ -52,13 +52,13 @@ def created_at_stays_for_one_life_and_begins_anew_with_the_next(bench: AnyBench)
     claim = bench.claim(bench.key())
     born = bench.record(bench.key()).created_at
     bench.clock.advance(5)
-    claim = bench.drive(renew(claim, bench.stamp()))
+    claim = bench.drive(claim.renew())
     assert bench.record(bench.key()).created_at == born
-    bench.drive(fail(claim, "no", RERUN.keep_ms, bench.stamp()))
+    bench.drive(claim.fail("no"))
     bench.clock.advance(5)
     retry = bench.claim(bench.key())
     assert bench.record(bench.key()).created_at == born, "a retry belongs to the same life"
-    bench.drive(settle(retry, DONE, RERUN.keep_ms, bench.stamp()))
+    bench.drive(retry.settle(DONE))
     assert bench.record(bench.key()).created_at == born
     bench.expire()
     bench.claim(bench.key())
@@ -70,8 +70,8 @@ def the_time_to_keep_counts_from_completion(bench: AnyBench) -> None:
     claim = bench.claim(bench.key())
     for _ in range(3):
         bench.clock.advance(KEEP)
-        claim = bench.drive(renew(claim, bench.stamp()))
-    bench.drive(settle(claim, DONE, RERUN.keep_ms, bench.stamp()))
+        claim = bench.drive(claim.renew())
+    bench.drive(claim.settle(DONE))
     bench.clock.advance(KEEP - SLACK / 1000)
     assert isinstance(bench.admit(bench.key()), Replay)
     bench.clock.advance(SLACK / 1000 + 1)
@@ -80,7 +80,7 @@ def the_time_to_keep_counts_from_completion(bench: AnyBench) -> None:
 
 def replaying_does_not_prolong_a_life(bench: AnyBench) -> None:
     """A replay writes nothing, so it cannot keep an outcome for ever."""
-    bench.drive(settle(bench.claim(bench.key()), DONE, RERUN.keep_ms, bench.stamp()))
+    bench.drive(bench.claim(bench.key()).settle(DONE))
     before = bench.record(bench.key())
     bench.clock.advance(KEEP / 2)
     assert isinstance(bench.admit(bench.key()), Replay)

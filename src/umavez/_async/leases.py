@@ -1,0 +1,186 @@
+"""Named leases: one holder at a time, across processes. See `umavez.leases`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from umavez._async.attempt import AsyncAttempt, drive
+from umavez._async.once import AsyncOnce
+from umavez.backoff import drawn
+from umavez.core import lease as flows
+from umavez.core.key import Key
+from umavez.core.protocol import Busy, Granted, Intent, Verdict, admit
+from umavez.engine.declaration import Plan
+from umavez.engine.outcome import Observe
+from umavez.engine.stamps import STAMPS
+from umavez.errors import ClaimLost, OperationInProgress, StoreError, StoreUnavailable, StoreUncertain
+from umavez.sql.joining import async_driver_connection
+from umavez.stores import AsyncStore
+
+POLLS = (0.01, 0.02, 0.05, 0.1, 0.25)
+"""Seconds between looks at a lease that somebody else holds; each is drawn from half of that on."""
+POLITE = 5.0
+"""Seconds after a wait for a lease in which whoever waited is taken to have rivals."""
+MOST_WANTED = 1000
+"""Names remembered as wanted by several."""
+
+
+class AsyncHeld:
+    """A lease that is held, and kept alive by a heartbeat until it is released.
+
+    `fence` is higher than every earlier holder's: write it beside what you change, and refuse lower ones.
+    """
+
+    def __init__(self, leased: AsyncLeased) -> None:
+        self._leased = leased
+        self.name = leased.key.value
+        self.fence = leased.fence
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody else is known to have taken over, or no heartbeat got through for a whole lease."""
+        leased = self._leased
+        return leased.lost or time.monotonic() - leased.renewed_at >= leased.plan.policy.lease
+
+    async def check(self) -> None:
+        """Raise ClaimLost if the lease is lost. Asks the store when the last heartbeat is old, as after a freeze."""
+        await self._leased.check()
+
+    async def renew(self) -> None:
+        """Extend the lease now. Raises ClaimLost when somebody else has it."""
+        await self._leased.renew()
+
+    async def guard(self, connection: Any, wait: float = 10.0) -> None:
+        """Prove inside the caller's transaction that the lease is held; it cannot be taken over until that ends.
+
+        Raises ClaimLost: roll back. Needs a store that can join (SQL).
+        """
+        await self._leased.guard(connection, wait)
+
+
+class AsyncLeases:
+    """The leases of one scope: `kind` says what is leased, such as "report"; the engine's scope unless given."""
+
+    def __init__(self, once: AsyncOnce, kind: str | None = None) -> None:
+        self._store: AsyncStore = once.store
+        self._kind = once.scope if kind is None else kind
+        self._codec = once.codec
+        self._observe: Observe = once._observe  # noqa: SLF001  # the same engine, seen by another module
+        self._wanted: dict[str, float] = {}
+        """Names that others want too, each until when that is believed."""
+        self._heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set, closed by its owner
+
+    @asynccontextmanager
+    async def hold(self, name: str, *, lease: float = 30.0, wait: float = 0.0) -> AsyncIterator[AsyncHeld]:
+        """Hold the lease for the block. Raises OperationInProgress when it is not free within `wait` seconds.
+
+        The block's own error leaves as it is; a lease lost at the end raises ClaimLost only if the block had none.
+        """
+        held = await self.acquire(name, lease=lease, wait=wait)
+        try:
+            yield held
+        except BaseException:
+            await self._release_quietly(held)
+            raise
+        try:
+            await self.release(held)
+        except StoreError:
+            # The work is done, and a lease that cannot be given back lapses by itself.
+            return
+
+    async def acquire(self, name: str, *, lease: float = 30.0, wait: float = 0.0) -> AsyncHeld:
+        """The lease, kept alive until `release`. Raises OperationInProgress."""
+        key = Key(self._kind, flows.OPERATION, name)
+        plan = Plan(self._kind, flows.OPERATION, flows.policy(lease, wait), self._codec)
+        verdict = await self._waited(plan, Intent(key))
+        if not isinstance(verdict, Granted):
+            self._observe("busy", key, 0)
+            left = verdict.retry_after if isinstance(verdict, Busy) else plan.policy.lease_ms
+            raise OperationInProgress(key, max(left, 1) / 1000)
+        leased = AsyncLeased(self._store, plan, key, verdict.claim, self._observe)
+        self._heartbeats.add(leased)
+        self._observe("acquired" if verdict.taken_over is None else "taken_over", key, leased.number)
+        return AsyncHeld(leased)
+
+    async def try_acquire(self, name: str, *, lease: float = 30.0) -> AsyncHeld | None:
+        """As `acquire`; None when somebody else holds it."""
+        try:
+            return await self.acquire(name, lease=lease)
+        except OperationInProgress:
+            return None
+
+    async def release(self, held: AsyncHeld) -> None:
+        """Give the lease back; safe to repeat. Raises ClaimLost when somebody else had taken it over."""
+        leased = held._leased  # noqa: SLF001  # AsyncHeld is this module's own face of it
+        self._heartbeats.discard(leased)
+        if not leased.done:
+            await leased.release()
+
+    async def _release_quietly(self, held: AsyncHeld) -> None:
+        """Give it back on the way out of a failed block; what cannot be given back lapses by itself."""
+        try:
+            await self.release(held)
+        except (ClaimLost, StoreError):
+            return
+
+    async def _waited(self, plan: Plan, intent: Intent) -> Verdict:
+        deadline = time.monotonic() + plan.policy.wait
+        name, polls = intent.key.value, iter(POLLS)
+        if plan.policy.wait > 0 and time.monotonic() < self._wanted.get(name, 0.0):
+            # Others want it too: whoever has just had it comes back at a moment like any other's, not before them all.
+            await asyncio.sleep(min(drawn(POLLS[-1]), plan.policy.wait))
+        verdict = await self._looked(plan, intent, deadline)
+        if not isinstance(verdict, Granted):
+            self._note_rivals(name)
+        while not isinstance(verdict, Granted) and (left := deadline - time.monotonic()) > 0:
+            await asyncio.sleep(min(drawn(next(polls, POLLS[-1]), least=0.5), left))
+            verdict = await self._looked(plan, intent, deadline)
+        return verdict
+
+    def _note_rivals(self, name: str) -> None:
+        if len(self._wanted) >= MOST_WANTED:
+            self._wanted.clear()
+        self._wanted[name] = time.monotonic() + POLITE
+
+    async def _looked(self, plan: Plan, intent: Intent, deadline: float) -> Verdict:
+        """As `_verdict`; a record that somebody's open transaction holds is a lease that is held, while there is time.
+
+        So it is when a holder that lapsed has proved its claim in a transaction that is still open.
+        """
+        try:
+            return await self._verdict(plan, intent)
+        except (OperationInProgress, StoreUnavailable) as error:
+            held = isinstance(error, OperationInProgress) or error.waited
+            if not held or time.monotonic() >= deadline:
+                raise
+            return Busy(plan.policy.lease_ms)
+
+    async def _verdict(self, plan: Plan, intent: Intent) -> Verdict:
+        owner = STAMPS.owner()
+        try:
+            return await drive(admit(intent, plan.policy, owner), self._store)
+        except StoreUncertain:
+            # Under the same stamp: a claim whose answer was lost is recognised, not waited for.
+            return await drive(admit(intent, plan.policy, owner), self._store)
+
+
+class AsyncLeased(AsyncAttempt):
+    """The claim behind a AsyncHeld: what the heart renews. A lease is released, never settled."""
+
+    async def release(self) -> None:
+        """Give the lease back. Raises ClaimLost."""
+        await self._write(flows.releasing, (self.plan.keep_ms,), "released")
+
+    async def guard(self, connection: Any, wait: float) -> None:
+        """Prove in the caller's transaction that the claim stands. Raises ClaimLost."""
+        store = self._store.joined(await async_driver_connection(connection), wait)
+        # Not under the attempt's lock: a heartbeat holds it while it waits for a row or file that the caller's own
+        # transaction may have locked, and the two would wait for each other.
+        claim = self._claim
+        if claim is None or self.lost or self.done:
+            raise ClaimLost(self.key)
+        await drive(flows.prove(claim), store)

@@ -1,0 +1,232 @@
+# Written by tools/sync.py from src/umavez/_async/reconcile.py: change that, then run `make format`.
+"""Reconciliation: asks the far side about outcomes that nobody knows. See `umavez.reconcile`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from umavez._sync.attempt import Attempt, drive
+from umavez._sync.once import Once
+from umavez._sync.paging import pages
+from umavez.concurrency.aside import Aside, Late, side_by_side
+from umavez.concurrency.waiting import wait
+from umavez.core.asking import Adopt, Exhaust, GiveUp, Rerun
+from umavez.core.protocol import Asking
+from umavez.core.reconciliation import Pace, Report, askable, fairly, inquire, standing
+from umavez.core.record import Query, Record, Status
+from umavez.engine.declaration import Plan, message
+from umavez.engine.outcome import Question
+from umavez.engine.stamps import STAMPS
+from umavez.errors import ClaimLost, ConfigurationError, StoreError
+from umavez.stores import Store
+
+BUDGET = 100
+"""Questions in one run, over all scopes."""
+WINDOW = 10_000
+"""How many unknown records of one operation are looked at in one run."""
+PATIENCE = 30.0
+"""Seconds that one question may take."""
+AT_ONCE = 4
+"""Questions under way at the same time."""
+
+
+class Reconciler:
+    """Asks about UNKNOWN and lapsed records of operations whose unknown= is a callable; several may run side by side.
+
+    `reruns` maps an operation to a callable that gets the Question and runs it again where it had not happened;
+    without one the key is freed and the next caller runs it. Operations that hold are only counted.
+
+    A question without an answer after `patience` seconds is given up: its record stays unknown and its claim is given
+    back. `at_once` questions run side by side; once so many of one operation had no answer in time, the others of that
+    operation wait for a later run (`silent`), so that a far side that hangs keeps nobody else waiting.
+    """
+
+    def __init__(
+        self,
+        once: Once,
+        *,
+        pace: Pace | None = None,
+        budget: int = BUDGET,
+        per_scope: int | None = None,
+        window: int = WINDOW,
+        patience: float = PATIENCE,
+        at_once: int = AT_ONCE,
+        reruns: Mapping[str, Callable[[Question], Any]] | None = None,
+    ) -> None:
+        self._once = once
+        self._store: Store = once.store
+        self._pace = Pace() if pace is None else pace
+        self._budget = budget
+        self._per_scope = per_scope
+        self._window = window
+        self._patience = patience
+        self._at_once = at_once
+        self._asides: dict[str, Aside] = {}
+        self._reruns = dict(reruns or {})
+        self._admission = once._admission  # noqa: SLF001  # the same engine, seen by another module
+        self._observe = once._observe  # noqa: SLF001  # the same
+
+    def run(self, stop: threading.Event | None = None) -> Report:
+        """One pass; `stop` ends it early, without waiting for answers.
+
+        A store that fails raises StoreError; whatever one record's own code raises is counted.
+        """
+        report = Report()
+        due = list(fairly(self._due(report), self._budget, self._per_scope))
+        for record in due:
+            self._asides.setdefault(record.key.operation, Aside()).renew()
+        for part in side_by_side(self._at_once, [partial(self._reported, record, stop) for record in due]):
+            report.add(part)
+        report.oldest_unknown = self.oldest_unknown()
+        return report
+
+    def ask(self, record: Record) -> str:
+        """Ask about exactly this record now, whatever the pace says; in a word of Report, what came of it.
+
+        "busy": it has changed since it was read, and nothing was asked. Raises ConfigurationError where the operation's
+        unknown= is no callable, StoreError, and whatever the operation's own code raises.
+        """
+        plan = self._once.plans.declarations.get(record.key.operation)
+        if plan is None or not plan.policy.asks:
+            raise ConfigurationError(
+                f"{record.key.operation} is not declared here with unknown=<callable>; there is nobody to ask."
+            )
+        seen = self._store.read(record.key)
+        if not askable(record, seen.now):
+            return "busy"
+        self._asides.setdefault(record.key.operation, Aside()).renew()
+        asking = drive(inquire(record, plan.policy, STAMPS.owner()), self._store)
+        try:
+            return "busy" if asking is None else self._asked(plan, asking, None)
+        except ClaimLost:
+            return "busy"
+
+    def _reported(self, record: Record, stop: threading.Event | None) -> Report:
+        """What became of one record. Each job counts for itself: nothing is shared between them."""
+        report = Report()
+        if stop is not None and stop.is_set():
+            return report
+        try:
+            report.count(self._settled(record, report, stop))
+        except ClaimLost:
+            report.count("busy")
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  # one record's trouble must not keep the others waiting
+            report.count("failed")
+            report.errors.append(f"{record.key.operation}: {message(error)}")
+        return report
+
+    def serve(self, stop: threading.Event, every: float = 60.0, told: Callable[[Report], None] | None = None) -> None:
+        """A pass every `every` seconds until `stop` is set; `told` gets each report. A failed store is tried later.
+
+        `stop` waits for no answer: what was being asked about stays unknown, and its claim is given back.
+        """
+        while not stop.is_set():
+            try:
+                report = self.run(stop)
+            except StoreError as error:
+                report = Report(failed=1, errors=[message(error)])
+            if told is not None:
+                told(report)
+            wait(stop, every)
+
+    def oldest_unknown(self) -> float | None:
+        """Seconds since the oldest unknown outcome's operation began, over all scopes; None when there is none."""
+        found = self._store.find(Query(status=Status.UNKNOWN, limit=1))
+        if not found:
+            return None
+        now = (self._store.read(found[0].key)).now
+        return max(now - found[0].created_at, 0) / 1000
+
+    def _due(self, report: Report) -> list[Record]:
+        due: list[Record] = []
+        for operation, plan in self._once.plans.declarations.items():
+            unknown = Query(operation=operation, status=Status.UNKNOWN, limit=self._window)
+            if plan.policy.asks:
+                due += self._due_among(unknown, report)
+                due += self._due_among(replace(unknown, status=None, lapsed=True), report)
+            else:
+                report.held += len(self._store.find(unknown))
+        return due
+
+    def _due_among(self, query: Query, report: Report) -> list[Record]:
+        """A window's worth of records that may be asked about now; those that wait for later hide none behind them."""
+        due: list[Record] = []
+        for records in pages(self._store, query):
+            now = (self._store.read(records[0].key)).now
+            for record in records:
+                where = standing(record, now, self._pace)
+                if where == "due":
+                    due.append(record)
+                elif where != "busy":
+                    report.count(where)
+            if len(due) >= self._window:
+                break
+        return due
+
+    def _settled(self, record: Record, report: Report, stop: threading.Event | None) -> str:
+        """Ask about one record; in one word, what came of it."""
+        operation = record.key.operation
+        if self._asides[operation].full(self._at_once):
+            return "silent"
+        seen = self._store.read(record.key)
+        where = standing(seen.current, seen.now, self._pace)
+        if where != "due" or seen.current is None:
+            # Another reconciler was here since the list was made.
+            return "busy" if where == "waiting" else where
+        plan = self._once.plans.declarations[operation]
+        asking = drive(inquire(seen.current, plan.policy, STAMPS.owner()), self._store)
+        if asking is None:
+            return "busy"
+        report.count("asked")
+        return self._asked(plan, asking, stop)
+
+    def _asked(self, plan: Plan, asking: Asking, stop: threading.Event | None) -> str:
+        doubtful = asking.doubtful
+        inquiry = Attempt(self._store, plan, doubtful.key, asking.claim, self._observe)
+        match self._admission.ask(doubtful, inquiry, self._asides[plan.operation], self._patience, stop):
+            case Adopt(value, evidence):
+                inquiry.adopt(value, evidence)
+                return "adopted"
+            case GiveUp(evidence):
+                inquiry.give_up(evidence)
+                return "left"
+            case Exhaust(evidence):
+                inquiry.free(evidence)
+                return "exhausted"
+            case Rerun(evidence):
+                return self._not_happened(plan, inquiry, doubtful, evidence, stop)
+
+    def _not_happened(
+        self, plan: Plan, inquiry: Attempt, doubtful: Record, evidence: str, stop: threading.Event | None
+    ) -> str:
+        again = self._reruns.get(plan.operation)
+        if again is None:
+            inquiry.free(evidence)
+            return "freed"
+        inquiry.rerun(evidence)
+        question = plan.question(doubtful, inquiry.fence)
+        try:
+            # Never ended from here: an effect that may still happen keeps its claim as long as it runs.
+            self._asides[plan.operation].call(
+                self._patience, lambda: self._ran(again, question, inquiry), stop, end=False
+            )
+        except Late:
+            return "running"
+        return "reran"
+
+    def _ran(self, again: Callable[[Question], Any], question: Question, inquiry: Attempt) -> None:
+        self._admission.begin(inquiry)
+        try:
+            value = again(question)
+            inquiry.succeed(value)
+        except BaseException as error:  # a cancelled or interrupted attempt is recorded too, then goes on its way
+            inquiry.fail_quietly(error)
+            raise
+        finally:
+            self._admission.end(inquiry)

@@ -1,0 +1,1 @@
+"""`umavez doctor`: what is set up unsafely, for each kind of store."""

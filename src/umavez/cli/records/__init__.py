@@ -1,0 +1,1 @@
+"""`umavez records`: look at keys and decide about the doubtful ones."""

@@ -1,0 +1,122 @@
+"""`umavez records resolve|release`: change records by decision."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from umavez._sync.once import Once
+from umavez.cli.decisions import By, Reason, refuse_unsigned, release_key
+from umavez.cli.durations import seconds
+from umavez.cli.options import StoreUrl, existing_url
+from umavez.cli.records.command import KeyValue, OperationName, Scope, group
+from umavez.cli.records.outcome import MAX_BODY, AsWritten, response_text, result_text, sealed
+from umavez.core.key import Key
+from umavez.core.policy import Answer, Happened, NotHappened
+from umavez.core.resolution import AlreadySettled
+from umavez.errors import ConfigurationError, NotStorable, UmavezError
+
+Override = Annotated[bool, typer.Option("--override", help="Also when the record has an outcome already.")]
+
+
+def add(app: typer.Typer) -> None:  # noqa: ARG001 -- every group is added the same way; these join `records`
+    """Put the commands on the records group."""
+    group.command("resolve")(resolve)
+    group.command("release")(release)
+
+
+def resolve(
+    scope: Scope,
+    operation: OperationName,
+    key: KeyValue,
+    by: By,
+    reason: Reason,
+    happened: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="It happened; this is its result, as `show --result` prints it. - reads standard input.",
+        ),
+    ] = None,
+    status: Annotated[
+        int | None,
+        typer.Option(metavar="CODE", help="It happened, and was an HTTP request: the status of its response."),
+    ] = None,
+    body: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --status: the body of the response. - reads standard input."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'NAME: VALUE'", help="With --status: a header of the response; may be repeated."),
+    ] = None,
+    not_happened: Annotated[bool, typer.Option("--not-happened", help="It did not: free its key.")] = False,
+    override: Override = False,
+    keep: Annotated[
+        float,
+        typer.Option(
+            metavar="DURATION",
+            parser=seconds,
+            help="How long the outcome is replayed; at least the operation's own keep=.",
+        ),
+    ] = "30d",  # type: ignore[assignment]  # typer parses a default like any text, and the help shows it
+    store: StoreUrl = None,
+) -> None:
+    """Say how an operation ended that nobody knows the outcome of.
+
+    \b
+    Examples:
+      umavez records resolve loja charge order-42 --happened '{"id": 7}' \\
+          --by ana --reason "on the bank statement"
+      umavez records resolve loja charge order-42 --not-happened \\
+          --by ana --reason "the bank has nothing"
+      umavez records resolve loja/ana "POST /orders" k-1 --status 201 --body '{"id": 7}' \\
+          --header "location: /orders/7" --by ana --reason "order 7 is there"
+    """
+    if (happened is not None) + (status is not None) + not_happened != 1:
+        raise ConfigurationError("Pass either --happened JSON, --status CODE for an HTTP request, or --not-happened.")
+    if status is None and (body is not None or header):
+        raise ConfigurationError("--body and --header belong to a response; pass its --status too.")
+    name = Key(scope, operation, key)
+    answer: Answer = NotHappened()
+    if happened is not None:
+        answer = Happened(result_text(happened, name))
+    elif status is not None:
+        answer = Happened(response_text(status, body or "", header or [], name))
+    _decide(existing_url(store), name, answer, by, reason, override=override, keep=keep)
+    print(f"{name} is recorded as {'not happened; its key is free' if not_happened else 'happened'}.")
+
+
+def release(
+    scope: Scope,
+    operation: OperationName,
+    key: KeyValue,
+    by: By,
+    reason: Reason,
+    override: Override = False,
+    store: StoreUrl = None,
+) -> None:
+    """Free a key, so that the next who asks runs its operation.
+
+    \b
+    Example:
+      umavez records release loja charge order-42 --by ana --reason "the card was replaced"
+    """
+    name = Key(scope, operation, key)
+    with Once(existing_url(store), scope=scope) as once:
+        release_key(once, name, by, reason, override=override)
+    print(f"{name} is free to run again.")
+
+
+def _decide(url: str, key: Key, answer: Answer, by: str, reason: str, *, override: bool, keep: float) -> None:
+    refuse_unsigned(by, reason)
+    with Once(url, scope=key.scope, codec=sealed(AsWritten())) as once:
+        # Declared here because nobody can ask the application how long it keeps this operation's outcomes.
+        once.plans.declared(key.operation, {"unknown": "hold", "keep": keep, "max_body": MAX_BODY})
+        try:
+            once.resolve(key.operation, key.value, answer, by=by, reason=reason, override=override)
+        except NotStorable as error:
+            raise ConfigurationError(str(error)) from error
+        except AlreadySettled as settled:
+            raise UmavezError(f"{key} is settled already; pass --override to change it.") from settled

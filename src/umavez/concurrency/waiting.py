@@ -1,0 +1,68 @@
+"""Waiting for an event at most for a while, in threads and in tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from _thread import allocate_lock
+
+
+class Bell:
+    """Wakes threads that wait, once. Neither ringing nor waiting can be cut off by a signal so that others hang.
+
+    The lock inside a threading.Event stays held when a handler raises at the wrong moment.
+    """
+
+    __slots__ = ("_asleep", "_rung")
+
+    def __init__(self) -> None:
+        self._rung = False
+        self._asleep: list[threading.Lock] = []
+
+    def ring(self) -> None:
+        """Wake everybody who waits, or will."""
+        self._rung = True
+        while self._asleep:
+            self._asleep.pop().release()
+
+    def wait(self, seconds: float) -> None:
+        """Return when it has rung or `seconds` have passed."""
+        lock = allocate_lock()
+        lock.acquire()
+        self._asleep.append(lock)
+        # Looked at after the append: whoever rings empties the list after that.
+        if not self._rung:
+            lock.acquire(timeout=seconds)
+
+
+class AsyncBell:
+    """As Bell, for tasks. One of a loop that is over rings no more; whoever waits for it waits his time out."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        """As Bell.ring."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """As Bell.wait."""
+        await async_wait(self._event, seconds)
+
+
+def wait(event: threading.Event, seconds: float) -> None:
+    """Return when `event` is set or `seconds` have passed."""
+    event.wait(seconds)
+
+
+async def async_wait(event: asyncio.Event, seconds: float) -> None:
+    """As `wait`, for tasks."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
+    except RuntimeError:
+        # An event of a loop that is over: nobody will set it.
+        await asyncio.sleep(seconds)

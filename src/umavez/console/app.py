@@ -1,0 +1,250 @@
+"""Console: the ASGI app. Who may come in, which page answers, and what every answer carries."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import NamedTuple
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from umavez._async.once import AsyncOnce
+from umavez._sync.once import Once
+from umavez.console import acts, instruments, pages
+from umavez.console.books import Books, Count, TooSlow
+from umavez.console.decisions import Decisions
+from umavez.console.history import History, RecordHistory
+from umavez.console.looks import HEADERS, THEMES, Looks
+from umavez.console.panels import Link, Panel, installed, safe_page
+from umavez.console.people import VARIABLE, Authorize, users
+from umavez.console.visit import MARK, WHO, Refused, Visit, cookie_name, set_cookie
+from umavez.console.words import LANGUAGES
+from umavez.core.resolution import NoSuchRecord
+from umavez.errors import Crowded, StoreError, UmavezError
+
+LOG = logging.getLogger("umavez.console")
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+class Pulse(NamedTuple):
+    """What every page shows: how many records are unknown, and how many holders are gone."""
+
+    unknown: Count
+    lapsed: Count
+
+    @property
+    def mark(self) -> str:
+        """Another text whenever one of the numbers is another."""
+        return f"{self.unknown.number}-{self.lapsed.number}"
+
+
+class Page(NamedTuple):
+    """A route: who may ask for it, and what answers."""
+
+    path: str
+    method: str
+    may: str
+    handler: Handler
+
+
+PAGES = (
+    Page("/", "GET", "look", pages.overview),
+    Page("/unknown", "GET", "look", pages.unknown),
+    Page("/records", "GET", "look", pages.records),
+    Page("/records/{digest}", "GET", "look", pages.record),
+    Page("/records/{digest}/reveal", "POST", "reveal", acts.reveal),
+    Page("/records/{digest}/ask", "POST", "decide", acts.ask),
+    Page("/records/{digest}/happened", "GET", "decide", acts.happened_page),
+    Page("/records/{digest}/happened", "POST", "decide", acts.happened),
+    Page("/records/{digest}/not-happened", "GET", "decide", acts.not_happened_page),
+    Page("/records/{digest}/not-happened", "POST", "decide", acts.not_happened),
+    Page("/records/{digest}/cancel", "GET", "decide", acts.cancel_page),
+    Page("/records/{digest}/cancel", "POST", "decide", acts.cancel),
+    Page("/messages", "GET", "look", instruments.messages),
+    Page("/message", "GET", "look", instruments.message),
+    Page("/message/retry", "POST", "decide", acts.retry),
+    Page("/message/discard", "GET", "decide", acts.discard_page),
+    Page("/message/discard", "POST", "decide", acts.discard),
+    Page("/leases", "GET", "look", instruments.leases),
+    Page("/tokens", "GET", "look", instruments.tokens),
+    Page("/sequences", "GET", "look", instruments.sequences),
+    Page("/decisions", "GET", "look", instruments.decisions),
+    Page("/decisions.csv", "GET", "look", instruments.decisions_csv),
+)
+"""Every page and every form, with what it takes. A button is only a hint; this is the door."""
+
+_STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+class Console:
+    """The console of one store. An ASGI app; `close` gives back what it opened."""
+
+    def __init__(
+        self,
+        once: Once | AsyncOnce,
+        *,
+        authorize: Authorize | None = None,
+        panels: Sequence[Panel] | None = None,
+        url: str | None = None,
+        as_written: bool = False,
+    ) -> None:
+        self.books = Books(once, url)
+        self.decisions = Decisions(self.books, as_written=as_written)
+        self.histories: list[History] = [RecordHistory()]
+        self.looks = Looks()
+        self.panels = installed(self.books.tables) if panels is None else list(panels)
+        self.systems = [Link(panel.name, page) for panel in self.panels if (page := safe_page(panel.page))]
+        self.pulse: Pulse | None = None
+        self._authorize = authorize
+        self._users = users()
+        routes = [Route(page.path, self._endpoint(page), methods=[page.method]) for page in PAGES]
+        routes += [
+            Route("/pulse", self._endpoint(Page("/pulse", "GET", "look", self._told_pulse))),
+            Route("/in", self._sign_in, methods=["POST"]),
+            Route("/out", self._sign_out, methods=["POST"]),
+            Route("/static/{name}", self._static),
+        ]
+        self._app = Starlette(routes=routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._app(scope, receive, send)
+
+    def close(self) -> None:
+        """Close the connections that the console opened; the engine it was given stays as it is."""
+        self.books.close()
+        for panel in self.panels:
+            getattr(panel, "close", lambda: None)()
+
+    def _endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            visit = await self._visit(request)
+            visit.here = page.path
+            if visit.who is None:
+                response = self._closed(visit)
+            else:
+                await self._feel()
+                response = await _answered(visit, page)
+            return _finished(visit, response)
+
+        return answer
+
+    async def _visit(self, request: Request) -> Visit:
+        mark = request.cookies.get(cookie_name(MARK, request), "")
+        visit = Visit(self, request, None, mark[:100])
+        if self._authorize is not None:
+            who = self._authorize(request)
+            visit.who = await who if inspect.isawaitable(who) else who
+        elif cookie := request.cookies.get(cookie_name(WHO, request)):
+            visit.who = self._users.holder(cookie, time.time())
+            visit.session = visit.who is not None
+        if not visit.mark:
+            visit.mark = secrets.token_urlsafe(24)
+        return visit
+
+    def _closed(self, visit: Visit) -> Response:
+        if self._authorize is None and self._users:
+            place = visit.request.url.path if visit.request.method == "GET" else ""
+            return visit.page("login.html", 401, complaint="", next=place)
+        if self._authorize is None:
+            sentence = visit.t("The console is closed: nobody was said who may come in. See {name}.", name=VARIABLE)
+        else:
+            sentence = visit.t("You may not come in here.")
+        return visit.told("Closed", sentence, 403)
+
+    async def _feel(self) -> None:
+        """The numbers that every page shows, a few seconds old at most; without them where the store is slow."""
+        try:
+            self.pulse = await self.books.kept("pulse", self._pulse)
+        except (TooSlow, Crowded, StoreError):
+            self.pulse = None
+
+    def _pulse(self) -> Pulse:
+        return Pulse(self.books.number("unknown"), self.books.number("lapsed"))
+
+    async def _told_pulse(self, visit: Visit) -> Response:
+        """For the script: whether something has changed."""
+        mark = None if self.pulse is None else self.pulse.mark
+        return Response(json.dumps({"mark": mark}), media_type="application/json")
+
+    async def _sign_in(self, request: Request) -> Response:
+        visit = await self._visit(request)
+        if self._authorize is not None or not self._users:
+            return _finished(visit, self._closed(visit))
+        try:
+            await visit.read_form()
+        except Refused as refused:
+            return _finished(visit, visit.told("Refused", visit.t(str(refused)), refused.status))
+        form = visit.form
+        where = form.get("next", "")
+        if self._users.tired:
+            return _finished(
+                visit, visit.page("login.html", 429, complaint="Too many tries; wait a minute.", next=where)
+            )
+        who = await self.books.look(lambda: self._users.signed_in(form.get("name", ""), form.get("password", "")))
+        if who is None:
+            LOG.warning("A sign-in to the console was refused (from %s)", visit.address)
+            return _finished(visit, visit.page("login.html", 401, complaint="Name or password is wrong.", next=where))
+        safe = where if where.startswith(f"{visit.base}/") and "//" not in where and "\\" not in where else ""
+        response = RedirectResponse(safe or f"{visit.base}/", 303)
+        set_cookie(response, request, WHO, self._users.session(who.name, time.time()))
+        return _finished(visit, response)
+
+    async def _sign_out(self, request: Request) -> Response:
+        visit = await self._visit(request)
+        try:
+            await visit.read_form()
+        except Refused as refused:
+            return _finished(visit, visit.told("Refused", visit.t(str(refused)), refused.status))
+        response = visit.to("/")
+        response.delete_cookie(cookie_name(WHO, request), path="/", secure=visit.secure, httponly=True)
+        return _finished(visit, response)
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _STATIC:
+            return Response("", 404)
+        text = files("umavez.console").joinpath("static", name).read_bytes()
+        return Response(text, media_type=_STATIC[name], headers={**HEADERS, "Cache-Control": "max-age=300"})
+
+
+async def _answered(visit: Visit, page: Page) -> Response:
+    """What the page answers, or the sentence of what went wrong."""
+    if not visit.may(page.may):
+        return visit.told("Refused", visit.t("You may not do this: it takes the role {role}.", role=page.may), 403)
+    try:
+        if page.method == "POST":
+            await visit.read_form()
+        return await page.handler(visit)
+    except Refused as refused:
+        return visit.told("Refused", visit.t(str(refused)), refused.status)
+    except NoSuchRecord as missing:
+        return visit.told("Not found", str(missing), 404, f"{visit.base}/records")
+    except (TooSlow, Crowded) as slow:
+        return visit.told("Too slow", str(slow), 503)
+    except StoreError as error:
+        LOG.warning("The console could not reach its store: %s", error)
+        return visit.told("The store does not answer", str(error), 503)
+    except UmavezError as error:
+        return visit.told("Refused", str(error), 409)
+
+
+def _finished(visit: Visit, response: Response) -> Response:
+    """The response with the headers of every answer, and the cookies of what was chosen."""
+    response.headers.update(HEADERS)
+    request = visit.request
+    if request.cookies.get(cookie_name(MARK, request)) != visit.mark:
+        set_cookie(response, request, MARK, visit.mark)
+    for name, known in (("lang", LANGUAGES), ("theme", THEMES)):
+        if request.query_params.get(name) in known:
+            set_cookie(response, request, f"umavez_{name}", request.query_params[name], strict=False)
+    return response

@@ -1,0 +1,233 @@
+"""Pages about messages, leases, tokens, sequences, and what was decided."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from starlette.responses import Response
+
+from umavez.cli.sequences.look import Standing, standings
+from umavez.console.books import PAGE, Books, Count, counting
+from umavez.console.decisions import Audit, month_of
+from umavez.console.looks import cursor, human, moment, position
+from umavez.console.pages import NOTICES
+from umavez.console.standing import is_lease, state_of, token_state
+from umavez.console.visit import Refused, Visit
+from umavez.core.lease import OPERATION as LEASE
+from umavez.core.record import Instant, Query, Record, Status
+from umavez.core.token import expiry
+from umavez.errors import ConfigurationError, SchemaOutdated
+from umavez.messaging.inspection import STATES, Entry, Inspection
+from umavez.sequences.ranges import ENDLESS
+from umavez.sql.flow import Ask, SqlFlow
+
+MOST_ENTRIES = 100
+MOST_SERIES = 200
+MOST_EXPORTED = 10_000
+MOST_ID = 255
+DAYS = 7
+_MONTH = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])")
+
+
+async def messages(visit: Visit) -> Response:
+    """The outbox, or the deliveries of one subscriber."""
+    subscriber, state = visit.asked("subscriber")[:MOST_ID], visit.asked("state").upper()
+    wanted = state if state in STATES else None
+    books = visit.desk.books
+
+    def flow(sql: Any) -> SqlFlow[Any]:
+        look = Inspection(sql.dialect, subscriber or None)
+        entries = yield from look.entries(wanted, None, MOST_ENTRIES)
+        lag = yield from look.lag()
+        counts: dict[str, Count] = {}
+        for each in STATES:
+            counts[each] = yield from _in_state(each, subscriber)
+        names = yield Ask("SELECT DISTINCT subscriber FROM umavez_subscriptions ORDER BY subscriber LIMIT 50")
+        return entries, lag, list(counts.items()), [name for (name,) in names]
+
+    entries, lag, counts, names = await _looked(books, flow)
+    return visit.page(
+        "messages.html",
+        entries=entries,
+        counts=counts,
+        lag_ms=int(lag.seconds * 1000),
+        queues=[("", ""), *((name, name) for name in names)],
+        subscriber=subscriber,
+        state=wanted or "",
+        now=await books.look(books.now),
+        most=MOST_ENTRIES,
+        notice=NOTICES.get(visit.asked("done"), ""),
+    )
+
+
+def _in_state(state: str, subscriber: str) -> SqlFlow[Count]:
+    if subscriber:
+        return counting("state = ? AND subscriber = ?", "umavez_deliveries", (state, subscriber))
+    return counting("state = ?", "umavez_outbox", (state,))
+
+
+async def _looked(books: Books, flow: Any) -> Any:
+    """What a flow finds; a sentence where this store has no such tables."""
+    try:
+        return await books.look(lambda: books.table(flow))
+    except SchemaOutdated:
+        raise Refused("The tables are not there yet; make them with: umavez migrate.", 404) from None
+    except ConfigurationError as error:
+        raise Refused(str(error), 404) from error
+
+
+async def entry_of(visit: Visit) -> Entry:
+    """The message that the address names. Raises Refused."""
+    name, subscriber = visit.asked("id")[:MOST_ID], visit.asked("subscriber")[:MOST_ID]
+
+    def flow(sql: Any) -> SqlFlow[Entry | None]:
+        return Inspection(sql.dialect, subscriber or None).entry(name)
+
+    entry: Entry | None = await _looked(visit.desk.books, flow)
+    if entry is None:
+        raise Refused("There is no such message.", 404)
+    return entry
+
+
+def stamp_of(entry: Entry) -> str:
+    """A mark of the message as it stands: rows of messages have no stamp of their own."""
+    told = (entry.id, entry.state, entry.attempts, entry.due_at, entry.done_at, entry.error)
+    return sha256(repr(told).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+async def message(visit: Visit) -> Response:
+    """One message, without its body."""
+    entry = await entry_of(visit)
+    told = [
+        ("Topic", entry.topic),
+        ("Aggregate", entry.aggregate),
+        ("Status", entry.state),
+        ("Attempt", str(entry.attempts)),
+        ("Began", moment(entry.created_at)),
+        ("Due", moment(entry.due_at)),
+        ("Over", moment(entry.done_at)),
+        ("Error", entry.error),
+    ]
+    fields = [(name, value) for name, value in told if value]
+    subscriber = visit.asked("subscriber")
+    return visit.page("message.html", entry=entry, fields=fields, subscriber=subscriber, stamp=stamp_of(entry))
+
+
+async def leases(visit: Visit) -> Response:
+    """Named leases: who may work on what."""
+    days = int(visit.asked("days")) if visit.asked("days").isascii() and visit.asked("days").isdigit() else DAYS
+    days = min(max(days, 1), 3650)
+    query = Query(
+        operation=LEASE,
+        newest_first=True,
+        limit=PAGE,
+        after=position(visit.asked("after")),
+        newer_than=days * 86_400_000,
+    )
+    books = visit.desk.books
+    if books.walks:
+        # Those that are held, or whose holder is gone; released ones stand among all that has ended.
+        query = replace(query, status=Status.PENDING)
+    found = await books.look(lambda: books.page(query, lambda record, _: is_lease(record)))
+    return visit.page(
+        "leases.html",
+        records=found.records,
+        now=found.now,
+        after=cursor(found.after),
+        days=str(days),
+        window=human(visit.lang, days * 86_400_000),
+        state=lambda record: state_of(record, found.now),
+    )
+
+
+async def tokens(visit: Visit) -> Response:
+    """Confirmation tokens of an owner or for a purpose. Tokens themselves are stored nowhere."""
+    owner, purpose = visit.asked("owner")[:MOST_ID], visit.asked("purpose")[:MOST_ID]
+    window = DAYS * 86_400_000
+    rows: list[tuple[Record, str, Instant]] = []
+    books = visit.desk.books
+    now = await books.look(books.now)
+    if owner or purpose:
+        query = Query(
+            operation=purpose or None,
+            process_instance=owner or None,
+            newest_first=True,
+            limit=PAGE,
+            newer_than=None if owner else window,
+        )
+        found = await books.look(lambda: books.page(query, lambda record, at: token_state(record, at) is not None))
+        now = found.now
+        rows = [(record, state_of(record, now), expiry(record)) for record in found.records]
+    return visit.page("tokens.html", owner=owner, purpose=purpose, rows=rows, now=now, window=human(visit.lang, window))
+
+
+async def sequences(visit: Visit) -> Response:
+    """Series of numbers, with what is left of them."""
+    found: list[Standing] = await _looked(visit.desk.books, lambda _: standings(None, None, MOST_SERIES))
+    return visit.page("sequences.html", standings=found, endless=ENDLESS)
+
+
+async def decisions(visit: Visit) -> Response:
+    """The audit of a month, the newest first."""
+    month, instance = _month(visit)
+    books, kept = visit.desk.books, visit.desk.decisions
+    after = position(visit.asked("after"))
+    (audits, found), joins = await books.look(lambda: (kept.audits(instance, after, PAGE), kept.joins))
+    how = (
+        "Each decision is written in one transaction with what was decided."
+        if joins
+        else "This store cannot join: a decision is claimed before it is carried out and settled after it."
+    )
+    return visit.page(
+        "decisions.html",
+        audits=audits,
+        month=month,
+        before=_before(month),
+        after=cursor(found.after),
+        how=how,
+    )
+
+
+def _month(visit: Visit) -> tuple[str, str]:
+    asked = visit.asked("month")
+    month = asked if _MONTH.fullmatch(asked) else f"{datetime.now(UTC):%Y-%m}"
+    return month, month_of(datetime(int(month[:4]), int(month[5:]), 1, tzinfo=UTC))
+
+
+def _before(month: str) -> str:
+    year, number = int(month[:4]), int(month[5:])
+    return f"{year - 1}-12" if number == 1 else f"{year}-{number - 1:02}"
+
+
+_COLUMNS = (
+    "who", "address", "action", "result", "scope", "operation", "key", "subject", "reason", "before", "after",
+)  # fmt: skip
+
+
+async def decisions_csv(visit: Visit) -> Response:
+    """The audit of a month as CSV, up to MOST_EXPORTED lines."""
+    month, instance = _month(visit)
+    kept = visit.desk.decisions
+    audits, _ = await visit.desk.books.look(lambda: kept.audits(instance, None, MOST_EXPORTED))
+    headers = {"Content-Disposition": f'attachment; filename="decisions-{month}.csv"'}
+    return Response("".join(_lines(audits)), media_type="text/csv", headers=headers)
+
+
+def _lines(audits: list[Audit]) -> Iterator[str]:
+    for row in (("at", *_COLUMNS), *((moment(audit.at), *map(audit.told.get, _COLUMNS)) for audit in audits)):
+        text = io.StringIO()
+        csv.writer(text).writerow([cell(value) for value in row])
+        yield text.getvalue()
+
+
+def cell(value: object) -> str:
+    """A cell that no spreadsheet takes for a formula, whatever a stranger wrote."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,0 +1,156 @@
+"""Standing: what a record means to a person: its state in a word, what may be done about it, and how to say it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from umavez.console.books import Books
+from umavez.console.looks import moment
+from umavez.core import token as tokens
+from umavez.core.lease import OPERATION as LEASE
+from umavez.core.reconciliation import askable
+from umavez.core.record import Instant, Record, Status
+from umavez.core.token import TokenState
+from umavez.core.token_errors import TokenUnknown
+
+if TYPE_CHECKING:
+    from umavez.console.visit import Visit
+
+MEANINGS = {
+    "running": "Somebody is at it. Who repeats it waits or is told to come back.",
+    "holder gone": "Whoever was at it is gone without an answer. It may have happened.",
+    "unknown": "It may have happened. Who repeats it is told so, and nothing runs until somebody decides.",
+    "succeeded": "It happened. Everybody who repeats it gets the same answer.",
+    "refused": "It was refused for good. Everybody who repeats it gets the same refusal.",
+    "failed": "An attempt failed. The next who repeats it may try again, while retries are left.",
+    "free": "The key is free. The next who repeats it runs it.",
+    "held": "The lease is held.",
+    "released": "The lease was given back.",
+    "unused": "The token waits to be used.",
+    "used": "The token was used. Who uses it again gets the same answer.",
+    "expired": "The token's time has passed.",
+    "cancelled": "The token was cancelled.",
+}
+
+
+def token_state(record: Record, now: Instant) -> TokenState | None:
+    """Where the token of `record` stands; None for a record that is no token's."""
+    if record.evidence is None or '"ttl"' not in record.evidence:
+        return None
+    try:
+        return tokens.state(record, now)
+    except (TokenUnknown, ValueError, TypeError, LookupError):
+        return None
+
+
+def is_lease(record: Record) -> bool:
+    """Whether the record is a named lease: an operation of that name may be settled, a lease never is."""
+    return record.key.operation == LEASE and record.settled is None and record.status in (Status.PENDING, Status.FAILED)
+
+
+def state_of(record: Record, now: Instant) -> str:
+    """Where a record stands, in a word of the page: a lease given back and a token that waits have not failed."""
+    if (state := token_state(record, now)) is not None:
+        return str(state.value)
+    if record.lapsed(now):
+        return "holder gone"
+    if is_lease(record):
+        return "held" if record.status is Status.PENDING else "released"
+    if record.status is Status.FAILED:
+        return "refused" if record.settled is not None else "failed" if record.attempt else "free"
+    return {Status.PENDING: "running", Status.SUCCESS: "succeeded"}.get(record.status, "unknown")
+
+
+def tone_of(record: Record, now: Instant) -> str:
+    """The colour of a record's state: of what to look at, of what runs, of what is over."""
+    return _TONES.get(state_of(record, now), "success")
+
+
+_TONES = {
+    "unknown": "unknown",
+    "holder gone": "lapsed",
+    "failed": "failed",
+    "refused": "failed",
+    "running": "pending",
+    "held": "pending",
+    "unused": "pending",
+    "free": "pending",
+}
+
+
+def policy_of(books: Books, operation: str) -> str:
+    """What the operation was declared to do about an unknown outcome, in words."""
+    plan = books.once.plans.declarations.get(operation)
+    if plan is None:
+        return "not declared here"
+    if plan.policy.asks:
+        return "the far side is asked"
+    return "it is run again" if plan.policy.reruns() else "a person decides"
+
+
+def acts_on(visit: Visit, record: Record, now: Instant) -> set[str]:
+    """What who is here may do about the record as it stands."""
+    if not visit.may("decide"):
+        return set()
+    if record.settled is not None:
+        return {"override"} if visit.may("govern") else set()
+    state = token_state(record, now)
+    if state is TokenState.UNUSED:
+        return {"cancel"}
+    if is_lease(record):
+        return {"release"} if record.lapsed(now) else set()
+    if askable(record, now):
+        asks = policy_of(visit.desk.books, record.key.operation) == "the far side is asked"
+        return {"happened", "not-happened", *(("ask",) if asks else ())}
+    return {"release"} if record.status is Status.FAILED and record.attempt and state is None else set()
+
+
+def fields_of(books: Books, record: Record) -> list[tuple[str, str]]:
+    """What a record says of itself beyond its timeline, a line each."""
+    told = [
+        ("If the outcome is unknown", policy_of(books, record.key.operation)),
+        ("Attempt", str(record.attempt)),
+        ("Fence", str(record.fence)),
+        ("Holder", record.stamp.partition("/")[0]),
+        ("Process instance", record.process_instance),
+        ("Activity", record.activity),
+        ("Lease until", moment(record.lease_until)),
+        ("Swept after", moment(record.expires_at)),
+        ("Fingerprint", record.fingerprint),
+        ("Stamp", record.stamp),
+        ("Digest", record.key.digest.hex()),
+    ]
+    return [(name, value) for name, value in told if value]
+
+
+def known_of(record: Record) -> list[tuple[str, str]]:
+    """What a page shows before somebody decides."""
+    told = [
+        ("Scope", record.key.scope),
+        ("Operation", record.key.operation),
+        ("Key", record.key.value),
+        ("Status", record.status.value),
+        ("Attempt", str(record.attempt)),
+        ("Began", moment(record.created_at)),
+        ("Changed", moment(record.updated_at)),
+        ("Error", record.error),
+    ]
+    return [(name, value) for name, value in told if value]
+
+
+def private_of(record: Record, *, revealed: bool) -> list[tuple[str, str | None]]:
+    """The texts that may hold personal data; None in place of one that is not revealed."""
+    body = None if record.settled is None else record.settled.body
+    texts = (("Result", body), ("Progress", record.progress))
+    return [(name, text if revealed else None) for name, text in texts if text is not None]
+
+
+def command_line(record: Record, now: Instant) -> str:
+    """How the same is looked at, and decided, without a browser."""
+    key = record.key
+    where = shlex.join(["--", key.scope, key.operation, key.value])
+    lines = [f"umavez records show {where}"]
+    if askable(record, now):
+        lines.append(f"umavez records resolve --not-happened --by NAME --reason WHY {where}")
+    return "\n".join(lines)

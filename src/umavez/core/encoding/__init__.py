@@ -1,0 +1,1 @@
+"""Values as texts that every store can keep: canonical, encoded, fingerprinted, readable."""

@@ -1,0 +1,1 @@
+"""What both shells of the engine share: declarations, outcomes, stamps."""

@@ -1,0 +1,87 @@
+"""What callers get, what an asked far side is told, and what observers hear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from umavez.core.key import Key
+from umavez.core.record import Record
+
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple, Generic[T]):
+    """The value of an operation; whether it was replayed; which attempt made it; and its key."""
+
+    value: T
+    replayed: bool
+    attempt: int
+    key: Key
+
+
+class Question(NamedTuple):
+    """What a callable given as `unknown=` is asked about: an attempt that ended without an answer.
+
+    `fence` is the asker's, and higher than that attempt's: a far side that compares fences and is told it here can
+    refuse the attempt if it wakes up after the answer.
+    """
+
+    key: Key
+    number: int
+    progress: Any
+    record: Record
+    fence: int = 0
+
+    def downstream_key(self, purpose: str = "") -> str:
+        """The key the attempt handed to the far side; see Attempt.downstream_key."""
+        return downstream_key(self.key, purpose)
+
+
+class Event(NamedTuple):
+    """Something countable happened to a key. `kind` is one of the words in KINDS."""
+
+    kind: str
+    key: Key
+    attempt: int
+    seconds: float = 0.0
+
+
+KINDS = (
+    "succeeded",
+    "replayed",
+    "refused",
+    "failed",
+    "unknown",
+    "taken_over",
+    "asked",
+    "adopted",
+    "busy",
+    "mismatched",
+    "exhausted",
+    "lost",
+    "resolved",
+    "released",
+    "swept",
+    "issued",
+    "rejected",
+    "cancelled",
+    "expired",
+    "acquired",
+)
+Observer = Callable[[Event], None]
+"""Hears every event. It runs in the caller's thread or task: it must be quick, and must not raise."""
+
+
+class Observe(Protocol):
+    """How attempts and admissions tell of an event; no Event is made when nobody listens."""
+
+    def __call__(self, kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
+        """Tell every observer."""
+        ...
+
+
+def downstream_key(key: Key, purpose: str) -> str:
+    """A key for the far side: the same for every attempt at `key`, different for every purpose; 64 characters."""
+    return sha256(b"downstream" + key.digest + purpose.encode()).hexdigest()

@@ -1,0 +1,5 @@
+"""Idempotency for ASGI applications."""
+
+from umavez.http.asgi.shell import Idempotency
+
+__all__ = ["Idempotency"]

@@ -1,0 +1,87 @@
+# Written by tools/sync.py from src/umavez/http/client/_async.py: change that, then run `make format`.
+"""The transport for threads; see `umavez.http.client.transport`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import httpx
+
+from umavez.http.client.keys import Journal
+from umavez.http.client.retrying import Retrying, may_matter
+from umavez.http.client.transport import KEYED, Keys, after_response, is_safe, on_end
+from umavez.http.client.writing import written
+
+
+class IdempotentTransport(httpx.BaseTransport):
+    """A transport over another one (by default httpx's own) that keys, keeps and retries.
+
+    Raises IntentChanged before sending a request that differs from the one its intent was begun with, and
+    KeyWouldLeak instead of following a redirect to another host.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        retrying: Retrying | None = None,
+        methods: Iterable[str] = KEYED,
+        quoted: bool = False,
+    ) -> None:
+        self._transport = transport or httpx.HTTPTransport()
+        self._keys = Keys(journal, methods, quoted=quoted)
+        self._retrying = retrying or Retrying()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send `request` until it is answered, refused, or not worth another try."""
+        request.read()
+        entry = written(self._keys.begin, request)
+        began, sent = time.monotonic(), 0
+        while True:
+            sent += 1
+            try:
+                response = self._transport.handle_request(request)
+                if may_matter(response.status_code):
+                    response.read()
+            except httpx.TransportError:
+                pause = self._retrying.after_error(sent, time.monotonic() - began, safe=is_safe(request))
+                if pause is None:
+                    raise
+            else:
+                pause = after_response(self._retrying, request, response, sent, time.monotonic() - began)
+                if pause is None:
+                    return _listen(response, on_end(self._keys, entry, response))
+                response.close()
+            time.sleep(pause)
+
+    def close(self) -> None:
+        """Close the transport underneath; the journal stays open, as others may share it."""
+        self._transport.close()
+
+
+class _Heard(httpx.SyncByteStream):
+    """A response's body; `told` is called once it was read to its end."""
+
+    def __init__(self, stream: Any, told: Callable[[], None]) -> None:
+        self._stream = stream
+        self._told = told
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._stream
+        written(self._told)
+
+    def close(self) -> None:
+        """Close the body. One that was not read to its end was not heard."""
+        self._stream.close()
+
+
+def _listen(response: httpx.Response, told: Callable[[], None] | None) -> httpx.Response:
+    """The response, which calls `told` when it was read to its end, or at once where it is read already."""
+    if told is not None and response.is_stream_consumed:
+        written(told)
+    elif told is not None:
+        response.stream = _Heard(response.stream, told)
+    return response

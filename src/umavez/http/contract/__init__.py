@@ -1,0 +1,1 @@
+"""The HTTP contract without any server: keys, fingerprints, answers, problems, routes."""

@@ -1,0 +1,106 @@
+"""A keyed request of Django, from its arrival to its response, for tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umavez._async.once import AsyncOnce
+from umavez.core.protocol import Intent
+from umavez.engine.current import CURRENT
+from umavez.errors import UmavezError
+from umavez.http._async import AsyncWatch, record, run_joined
+from umavez.http.contract.exchange import Exchange
+from umavez.http.contract.failures import note_failure
+from umavez.http.contract.handler import Over
+from umavez.http.contract.problem import Problem
+from umavez.http.contract.route import Route
+from umavez.http.contract.status import asked_key, policy_answer, status_answer
+from umavez.http.django.capture import View, answer_of, marked, response_of
+from umavez.http.django.reading import Incoming
+from umavez.http.django.waiting import async_check_server, async_settled, async_to_the_end
+
+
+async def answer(once: AsyncOnce, exchange: Exchange, request: Any, get_response: Any) -> Any:
+    """The response to one request; those that keys do not concern go to the view as they are."""
+    incoming = Incoming(exchange, request)
+    route = incoming.route()
+    if route is None:
+        return await _document(once, exchange, incoming) or await get_response(request)
+    async_check_server(request)
+    principal = await async_settled(exchange.principal(request))
+    if principal is None or principal == "":
+        return marked(await get_response(request), b"no-principal")
+    whose = exchange.scopes.of(principal)
+    try:
+        value = incoming.key(route)
+        exchange.enter(whose)
+    except Problem as problem:
+        return response_of(exchange.refusal(problem))
+    return await async_to_the_end(_keyed(once, exchange, route, incoming, whose, value, get_response))
+
+
+async def _keyed(
+    once: AsyncOnce, exchange: Exchange, route: Route, incoming: Incoming, whose: str, value: str, get_response: Any
+) -> Any:
+    try:
+        intent = incoming.intent(route, whose, value)
+        return await _run(once, exchange, route, intent, incoming.request, get_response)
+    except Problem as problem:
+        return response_of(exchange.refusal(problem))
+    finally:
+        # Here, not where the caller waits: one that goes away must not make room for more while this runs.
+        exchange.leave(whose)
+
+
+async def _run(
+    once: AsyncOnce, exchange: Exchange, route: Route, intent: Intent, request: Any, get_response: Any
+) -> Any:
+    """The request from its claim to its response."""
+    view = View(get_response, request, exchange, route)
+    watch = AsyncWatch(route.operation)
+    try:
+        if view.contract.joined is not None:
+            return await _joined(once, view, watch, route, intent)
+        outcome = await once.perform(route.plan, intent, _call, (view,), {})
+        return response_of(exchange.replay(outcome.value))
+    except Over:
+        watch.check()
+        return view.response
+    except (UmavezError, Problem) as error:
+        if view.runs_open(error):
+            note_failure(error, intent.key, "run without protection")
+            return marked(await get_response(request), b"store-outage")
+        note_failure(error, intent.key, "refused")
+        watch.check()
+        return view.refused(error)
+
+
+async def _call(view: View) -> Any:
+    attempt: Any = CURRENT.get()  # the engine calls this inside an attempt
+    view.under(attempt)
+    response = await view.view(view.request)
+    whole = not response.streaming
+    view.told(response, await record(attempt, view.exchange, view.contract, answer_of(response), whole=whole))
+    raise Over
+
+
+async def _joined(once: AsyncOnce, view: View, watch: AsyncWatch, route: Route, intent: Intent) -> Any:
+    async def run(attempt: Any, connection: Any) -> list[Any]:
+        view.under(attempt, connection)
+        return view.kept(await view.view(view.request))
+
+    attempt = await run_joined(once, route, intent, watch, run)
+    return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
+
+
+async def _document(once: AsyncOnce, exchange: Exchange, incoming: Incoming) -> Any:
+    """The policy document, or what became of a key; None where the request asks for neither."""
+    place = incoming.document()
+    if place is None or place == "policy":
+        return None if place is None else response_of(policy_answer(exchange))
+    try:
+        principal = await async_settled(exchange.principal(incoming.request))
+        route, key = asked_key(exchange, principal, incoming.sent(), incoming.query())
+        return response_of(status_answer(route, await once.store.read(key)))
+    except Problem as problem:
+        return response_of(exchange.refusal(problem))

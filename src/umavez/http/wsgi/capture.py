@@ -1,0 +1,164 @@
+"""One run of a WSGI app under a key: its answer is held back until the outcome is recorded."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from umavez._sync.attempt import Attempt
+from umavez.engine.current import CURRENT
+from umavez.http._sync import record
+from umavez.http.contract.answer import Answer, NotFinal, no_store
+from umavez.http.contract.exchange import Exchange, streams
+from umavez.http.contract.handler import Keyed, Over
+from umavez.http.contract.route import Contract
+
+
+class Capture:
+    """Calls the app and collects what it answers."""
+
+    def __init__(self, app: Any, exchange: Exchange, contract: Contract, environ: dict[str, Any]) -> None:
+        self._app = app
+        self._exchange = exchange
+        self._contract = contract
+        self._environ = environ
+        self._line = ""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._written: list[bytes] = []
+        self.started = False
+        self.answer: Answer | None = None
+
+    def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        """The app's start_response. Nothing has gone out yet, so an error page may still replace the headers."""
+        self._line = status
+        self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        return self._written.append
+
+    def collected(self, keyed: Keyed | None) -> Answer:
+        """Run the app and wait for its whole answer."""
+        chunks = self._called(keyed)
+        try:
+            self._written.extend(chunks)
+        finally:
+            _close(chunks)
+        return self._answer(b"".join(self._written))
+
+    def _called(self, keyed: Keyed | None) -> Iterable[bytes]:
+        self._environ["umavez"] = keyed
+        chunks: Iterable[bytes] = self._app(self._environ, self._start)
+        return chunks
+
+    def _answer(self, body: bytes) -> Answer:
+        if not self._line:
+            raise RuntimeError("The app returned without a complete response; its outcome is not known.")
+        return Answer(int(self._line[:3]), self._headers, body)
+
+
+class Run(Capture):
+    """The app under a claim of its own. Called by the engine; ends with Over once the outcome is recorded."""
+
+    def __init__(self, app: Any, exchange: Exchange, contract: Contract, environ: dict[str, Any]) -> None:
+        super().__init__(app, exchange, contract, environ)
+        self._attempt: Attempt
+        self._rest: Iterator[bytes] | None = None
+        self._told: Answer
+
+    def __call__(self) -> Any:
+        """Run the app. Raises Over, or whatever the app raises before it has answered."""
+        self.started = True
+        self._attempt = CURRENT.get()  # the engine calls this inside an attempt
+        chunks = self._called(Keyed(self._attempt))
+        source = iter(chunks)
+        try:
+            held = self._held(source)
+            if held is not None:
+                self.answer = self._answer(held)
+                self._told = record(self._attempt, self._exchange, self._contract, self.answer, whole=True)
+            else:
+                answer = self._answer(b"")
+                self._told = record(self._attempt, self._exchange, self._contract, answer, whole=False)
+                if self._told.status == answer.status:
+                    self._rest = _closing(source, chunks)
+        finally:
+            if self._rest is None:
+                _close(chunks)
+        raise Over
+
+    def _held(self, source: Iterator[bytes]) -> bytes | None:
+        """The whole body, or None for one that is to go out as it comes."""
+        held = self._written
+        size = 0
+        for chunk in source:
+            held.append(chunk)
+            size += len(chunk)
+            if size > self._contract.max_response or streams(self._contract, self._headers):
+                return None
+        return b"".join(held)
+
+    def deliver(self, start_response: Any) -> Iterable[bytes]:
+        """Send what was recorded."""
+        told = self._told
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in told.headers]
+        start_response(self._line if int(self._line[:3]) == told.status else f"{told.status} Conflict", headers)
+        if self._rest is None:
+            return [told.body]
+        return _Stream(self._written, self._rest)
+
+
+class JoinedRun(Capture):
+    """The app inside a transaction that the middleware ends. The whole answer waits for the commit."""
+
+    def __call__(self, attempt: Attempt, connection: Any) -> list[Any]:
+        """Run the app; returns what to keep. Raises Over for an answer that is no outcome, to roll back."""
+        self.started = True
+        answer = self.collected(Keyed(attempt, connection))
+        self.answer = answer._replace(headers=no_store(answer.headers))
+        try:
+            return self._exchange.value(self._contract, answer)
+        except NotFinal as error:
+            raise Over from error
+
+
+class _Stream:
+    """The part of an answer that was held, then the rest as it comes; closes the app's iterable."""
+
+    def __init__(self, held: list[bytes], rest: Iterator[bytes]) -> None:
+        self._held = iter(held)
+        self._rest = rest
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._held
+        yield from self._rest
+
+    def close(self) -> None:
+        self._rest.close()  # type: ignore[attr-defined]  # a generator
+
+
+def _closing(source: Iterator[bytes], chunks: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        yield from source
+    finally:
+        _close(chunks)
+
+
+def _close(chunks: Any) -> None:
+    if hasattr(chunks, "close"):
+        chunks.close()
+
+
+def fetched(app: Any, environ: dict[str, Any], place: str) -> Answer:
+    """What the app answers to GET on `place`, asked with the caller's own credentials."""
+    path, _, query = place.partition("?")
+    left_out = ("CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_IDEMPOTENCY_KEY", "HTTP_TRANSFER_ENCODING")
+    asked = {name: value for name, value in environ.items() if name not in left_out}
+    script = environ.get("SCRIPT_NAME", "")
+    asked.update(
+        {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": path.removeprefix(script) if script else path,
+            "QUERY_STRING": query,
+            "wsgi.input": io.BytesIO(),
+        }
+    )
+    return Capture(app, None, None, asked).collected(None)  # type: ignore[arg-type]  # nothing is decided about it

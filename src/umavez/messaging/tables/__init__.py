@@ -1,0 +1,1 @@
+"""The tables of messages: what is appended, claimed, tried again and cleaned up."""

@@ -1,0 +1,6 @@
+"""Which tables this version of messaging works with."""
+
+PACKAGE = "umavez.messaging"
+NAME = "messaging"
+VERSION = 2
+"""To be raised with every change of the schema: tables at this version are not touched again."""

@@ -1,0 +1,47 @@
+"""Migration: one function that makes every table, for `umavez migrate`, `umavez serve` and whoever deploys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from umavez.messaging.tables import version as messaging
+from umavez.sequences import version as sequences
+from umavez.sql.connection import Sql
+from umavez.sql.database import writing
+from umavez.sql.flow import carry, migration
+from umavez.stores import holds_tables, open_store, part_of
+
+Migration = Callable[[str], str]
+"""Makes tables at a URL, if they can be there; says in a sentence what was done. Safe to repeat."""
+
+
+def migrate(url: str, *others: Migration) -> list[str]:
+    """Create or upgrade all tables at `url`: records, messages and sequences, then those of `others`.
+
+    Returns a sentence about each. Safe to repeat, and from several hosts at once: one of them does it and the others
+    wait. Raises StoreError, SchemaOutdated where a newer umavez made them, and ConfigurationError for a wrong URL.
+    """
+    with closing(open_store(url)) as store:
+        told = [store.migrate()]
+    if not holds_tables(url):
+        return told
+    with _migrating(url) as connection:
+        sql = Sql(connection)
+        for tables in (messaging, sequences):
+            flow = migration(tables.PACKAGE, tables.NAME, tables.VERSION, sql.dialect)
+            told.append(carry(flow, sql))
+    return told + [other(url) for other in others]
+
+
+@contextmanager
+def _migrating(url: str) -> Iterator[Any]:
+    if not url.startswith("sqlite:"):
+        with writing(url, "tables") as connection:
+            yield connection
+        return
+    # The store's own way to write, which takes turns with other processes even where a WAL file needs that.
+    opened = part_of(url, "connection").SqliteFile(*part_of(url, "url").parsed(url))
+    with closing(opened) as file, file.writing() as connection:
+        yield connection

@@ -1,0 +1,7 @@
+"""For a program that has connections of its own to the PostgreSQL in which umavez keeps its records."""
+
+from __future__ import annotations
+
+from umavez.stores.postgres.hosts import patience
+
+__all__ = ["patience"]

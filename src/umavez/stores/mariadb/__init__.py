@@ -1,0 +1,1 @@
+"""The MariaDB store: PyMySQL for threads, asyncmy for tasks, binary digest keys."""

@@ -1,0 +1,1 @@
+"""The MariaDB store for tasks, over asyncmy: the source of `_sync`, which `tools/sync.py` writes."""

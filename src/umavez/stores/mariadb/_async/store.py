@@ -1,0 +1,120 @@
+"""The MariaDB store for tasks; see `umavez.stores.mariadb.store`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from umavez.clock import SYSTEM, Clock
+from umavez.concurrency.group_commit import AsyncGroupCommit
+from umavez.concurrency.pool import AsyncPool
+from umavez.concurrency.shelter import async_sheltered
+from umavez.core.flow import Seen, Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Draft, Millis, Query, Record
+from umavez.errors import OperationInProgress
+from umavez.stores.mariadb._async.connection import AsyncMariadbConnection, Execute
+from umavez.stores.mariadb._async.joined import AsyncJoinedMariadbStore
+from umavez.stores.mariadb._async.swaps import AsyncMariadbLane
+from umavez.stores.mariadb.errors import Blocked
+from umavez.stores.mariadb.limits import refuse_long_texts
+from umavez.stores.mariadb.schema import BEGIN, COMMIT, NEWEST, PRESENT, SCHEMA, VERSION, WHOLE, checked, told
+from umavez.stores.mariadb.statements import deleting, expired, finding, found, reading, seen, texts_at
+from umavez.stores.mariadb.url import Address
+
+
+class AsyncMariadbStore:
+    """Keeps records in MariaDB, shared by the tasks of one loop, which share `lanes` connections."""
+
+    def __init__(self, address: Address, clock: Clock = SYSTEM) -> None:
+        self._address = address
+        self._clock = clock
+        self._lanes = [AsyncMariadbLane(address, clock) for _ in range(address.lanes)]
+        self._group = AsyncGroupCommit(self._lanes, address.timeout)
+        self._looks = AsyncPool(partial(AsyncMariadbConnection, address), address.lanes, address.timeout)
+
+    @property
+    def retries(self) -> int:
+        """How often the server refused a swap for a rival's sake (deadlock, lock time-out) and it was sent again."""
+        return sum(lane.connection.retries for lane in self._lanes)
+
+    @async_sheltered
+    async def read(self, key: Key) -> Seen:
+        """What stands under `key`."""
+        async with self._look() as connection:
+            (rows,) = await connection.run(reading(texts_at(self._clock.offset), key))
+            return seen(key, rows)
+
+    @async_sheltered
+    async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Put `draft` where `expected` stands; see Store.swap.
+
+        Raises OperationInProgress while another transaction holds the record uncommitted.
+        """
+        refuse_long_texts(draft)
+        try:
+            return await self._group.swap(Swap(expected, draft))
+        except Blocked as blocked:
+            raise OperationInProgress(draft.key, 1.0) from blocked
+
+    @async_sheltered
+    async def sweep(self, limit: int, older_than: Millis = 0) -> int:
+        """Delete up to `limit` expired records, passing over those that are just being changed."""
+        texts = texts_at(self._clock.offset)
+
+        async def work(execute: Execute) -> int:
+            await execute(BEGIN)
+            (rows,) = await execute(expired(texts, limit, older_than))
+            gone = await execute(deleting(texts, [row[0] for row in rows], older_than)) if rows else [()]
+            await execute(COMMIT)
+            return len(gone[0])
+
+        async with self._look() as connection:
+            return int(await connection.transact(work))
+
+    @async_sheltered
+    async def find(self, query: Query) -> list[Record]:
+        """The records that match, oldest first."""
+        texts = texts_at(self._clock.offset)
+        async with self._look() as connection:
+            (((now,),),) = await connection.run(texts.clock())
+            (rows,) = await connection.run(finding(query, now))
+            return found(rows)
+
+    @async_sheltered
+    async def migrate(self) -> str:
+        """Create or upgrade the tables. Raises SchemaOutdated where a newer version made them."""
+        async with self._look() as connection:
+            (((present,),),) = await connection.run(PRESENT)
+            before = checked(await connection.run(VERSION)) if present else 0
+            if not (before == NEWEST and await _whole(connection)):
+                for statement in SCHEMA:
+                    await connection.run(statement)
+            return told(before, checked(await connection.run(VERSION)), str(self._address))
+
+    def joined(self, connection: Any, wait: float = 10.0) -> AsyncJoinedMariadbStore:
+        """The store inside the caller's transaction on a connection of the driver; see Store.joined."""
+        return AsyncJoinedMariadbStore(connection, self._clock, wait, self._address.database)
+
+    @async_sheltered
+    async def close(self) -> None:
+        """Close every connection, those in use when their call is over. Safe to repeat; a later use opens new ones."""
+        await self._group.close()
+        await self._looks.close()
+
+    @asynccontextmanager
+    async def _look(self) -> AsyncIterator[AsyncMariadbConnection]:
+        """A connection for what is not a swap, one of as many as lanes. Raises StoreUnavailable when none is free."""
+        connection = await self._looks.take()
+        try:
+            yield connection
+        finally:
+            self._looks.give_back(connection)
+
+
+async def _whole(connection: AsyncMariadbConnection) -> bool:
+    """Whether what the version speaks of is there: somebody may have dropped it."""
+    (((whole,),),) = await connection.run(WHOLE)
+    return bool(whole)

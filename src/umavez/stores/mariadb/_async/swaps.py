@@ -1,0 +1,51 @@
+"""Lanes of the MariaDB store: swaps over a connection, one by one or many in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from umavez.clock import Clock
+from umavez.core.flow import Stale, Swap
+from umavez.stores.mariadb._async.connection import AsyncMariadbConnection
+from umavez.stores.mariadb.batch import Batch
+from umavez.stores.mariadb.errors import ROUNDS, stubborn
+from umavez.stores.mariadb.statements import Reply, Texts, answer, reading, seen, swapping, texts_at
+from umavez.stores.mariadb.url import Address
+
+
+class AsyncMariadbLane:
+    """Swaps over one connection; see `AsyncLane`."""
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self.connection = AsyncMariadbConnection(address)
+        self._clock = clock
+
+    async def send(self, batch: Sequence[Swap]) -> Sequence[Reply]:
+        """One statement for one swap, one for many."""
+        texts = texts_at(self._clock.offset)
+        if len(batch) == 1:
+            return (await self._alone(texts, batch[0]),)
+        together = Batch(batch, texts)
+        answers = together.answers(await self.connection.run(together.statement()))
+        return [reply or await self._look(texts, swap) for swap, reply in zip(batch, answers, strict=True)]
+
+    async def _alone(self, texts: Texts, swap: Swap) -> Reply:
+        for round_ in range(ROUNDS):
+            (rows,) = await self.connection.run(swapping(texts, swap, again=round_ > 0))
+            reply = answer(swap, rows)
+            if reply is not None:
+                return reply
+        raise stubborn()
+
+    async def _look(self, texts: Texts, swap: Swap) -> Stale:
+        """A swap that was not done, and what stands in its way."""
+        key = swap.draft.key
+        (rows,) = await self.connection.run(reading(texts, key))
+        return Stale(*seen(key, rows))
+
+    def forget(self) -> None:
+        """See AsyncLane.forget; the connection notices by itself that its loop is over."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self.connection.close()

@@ -1,0 +1,121 @@
+# Written by tools/sync.py from src/umavez/stores/mariadb/_async/store.py: change that, then run `make format`.
+"""The MariaDB store for threads; see `umavez.stores.mariadb.store`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from umavez.clock import SYSTEM, Clock
+from umavez.concurrency.group_commit import GroupCommit
+from umavez.concurrency.pool import Pool
+from umavez.concurrency.shelter import sheltered
+from umavez.core.flow import Seen, Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Draft, Millis, Query, Record
+from umavez.errors import OperationInProgress
+from umavez.stores.mariadb._sync.connection import Execute, MariadbConnection
+from umavez.stores.mariadb._sync.joined import JoinedMariadbStore
+from umavez.stores.mariadb._sync.swaps import MariadbLane
+from umavez.stores.mariadb.errors import Blocked
+from umavez.stores.mariadb.limits import refuse_long_texts
+from umavez.stores.mariadb.schema import BEGIN, COMMIT, NEWEST, PRESENT, SCHEMA, VERSION, WHOLE, checked, told
+from umavez.stores.mariadb.statements import deleting, expired, finding, found, reading, seen, texts_at
+from umavez.stores.mariadb.url import Address
+
+
+class MariadbStore:
+    """Keeps records in MariaDB, shared by threads, which share `lanes` connections."""
+
+    def __init__(self, address: Address, clock: Clock = SYSTEM) -> None:
+        self._address = address
+        self._clock = clock
+        self._lanes = [MariadbLane(address, clock) for _ in range(address.lanes)]
+        self._group = GroupCommit(self._lanes, address.timeout)
+        self._looks = Pool(partial(MariadbConnection, address), address.lanes, address.timeout)
+
+    @property
+    def retries(self) -> int:
+        """How often the server refused a swap for a rival's sake (deadlock, lock time-out) and it was sent again."""
+        return sum(lane.connection.retries for lane in self._lanes)
+
+    @sheltered
+    def read(self, key: Key) -> Seen:
+        """What stands under `key`."""
+        with self._look() as connection:
+            (rows,) = connection.run(reading(texts_at(self._clock.offset), key))
+            return seen(key, rows)
+
+    @sheltered
+    def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Put `draft` where `expected` stands; see Store.swap.
+
+        Raises OperationInProgress while another transaction holds the record uncommitted.
+        """
+        refuse_long_texts(draft)
+        try:
+            return self._group.swap(Swap(expected, draft))
+        except Blocked as blocked:
+            raise OperationInProgress(draft.key, 1.0) from blocked
+
+    @sheltered
+    def sweep(self, limit: int, older_than: Millis = 0) -> int:
+        """Delete up to `limit` expired records, passing over those that are just being changed."""
+        texts = texts_at(self._clock.offset)
+
+        def work(execute: Execute) -> int:
+            execute(BEGIN)
+            (rows,) = execute(expired(texts, limit, older_than))
+            gone = execute(deleting(texts, [row[0] for row in rows], older_than)) if rows else [()]
+            execute(COMMIT)
+            return len(gone[0])
+
+        with self._look() as connection:
+            return int(connection.transact(work))
+
+    @sheltered
+    def find(self, query: Query) -> list[Record]:
+        """The records that match, oldest first."""
+        texts = texts_at(self._clock.offset)
+        with self._look() as connection:
+            (((now,),),) = connection.run(texts.clock())
+            (rows,) = connection.run(finding(query, now))
+            return found(rows)
+
+    @sheltered
+    def migrate(self) -> str:
+        """Create or upgrade the tables. Raises SchemaOutdated where a newer version made them."""
+        with self._look() as connection:
+            (((present,),),) = connection.run(PRESENT)
+            before = checked(connection.run(VERSION)) if present else 0
+            if not (before == NEWEST and _whole(connection)):
+                for statement in SCHEMA:
+                    connection.run(statement)
+            return told(before, checked(connection.run(VERSION)), str(self._address))
+
+    def joined(self, connection: Any, wait: float = 10.0) -> JoinedMariadbStore:
+        """The store inside the caller's transaction on a connection of the driver; see Store.joined."""
+        return JoinedMariadbStore(connection, self._clock, wait, self._address.database)
+
+    @sheltered
+    def close(self) -> None:
+        """Close every connection, those in use when their call is over. Safe to repeat; a later use opens new ones."""
+        self._group.close()
+        self._looks.close()
+
+    @contextmanager
+    def _look(self) -> Iterator[MariadbConnection]:
+        """A connection for what is not a swap, one of as many as lanes. Raises StoreUnavailable when none is free."""
+        connection = self._looks.take()
+        try:
+            yield connection
+        finally:
+            self._looks.give_back(connection)
+
+
+def _whole(connection: MariadbConnection) -> bool:
+    """Whether what the version speaks of is there: somebody may have dropped it."""
+    (((whole,),),) = connection.run(WHOLE)
+    return bool(whole)

@@ -1,0 +1,52 @@
+# Written by tools/sync.py from src/umavez/stores/mariadb/_async/swaps.py: change that, then run `make format`.
+"""Lanes of the MariaDB store: swaps over a connection, one by one or many in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from umavez.clock import Clock
+from umavez.core.flow import Stale, Swap
+from umavez.stores.mariadb._sync.connection import MariadbConnection
+from umavez.stores.mariadb.batch import Batch
+from umavez.stores.mariadb.errors import ROUNDS, stubborn
+from umavez.stores.mariadb.statements import Reply, Texts, answer, reading, seen, swapping, texts_at
+from umavez.stores.mariadb.url import Address
+
+
+class MariadbLane:
+    """Swaps over one connection; see `Lane`."""
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self.connection = MariadbConnection(address)
+        self._clock = clock
+
+    def send(self, batch: Sequence[Swap]) -> Sequence[Reply]:
+        """One statement for one swap, one for many."""
+        texts = texts_at(self._clock.offset)
+        if len(batch) == 1:
+            return (self._alone(texts, batch[0]),)
+        together = Batch(batch, texts)
+        answers = together.answers(self.connection.run(together.statement()))
+        return [reply or self._look(texts, swap) for swap, reply in zip(batch, answers, strict=True)]
+
+    def _alone(self, texts: Texts, swap: Swap) -> Reply:
+        for round_ in range(ROUNDS):
+            (rows,) = self.connection.run(swapping(texts, swap, again=round_ > 0))
+            reply = answer(swap, rows)
+            if reply is not None:
+                return reply
+        raise stubborn()
+
+    def _look(self, texts: Texts, swap: Swap) -> Stale:
+        """A swap that was not done, and what stands in its way."""
+        key = swap.draft.key
+        (rows,) = self.connection.run(reading(texts, key))
+        return Stale(*seen(key, rows))
+
+    def forget(self) -> None:
+        """See Lane.forget; the connection notices by itself that its loop is over."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()

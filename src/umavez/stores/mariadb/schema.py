@@ -1,0 +1,45 @@
+"""The schema's statements, and what its version means."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from umavez.errors import SchemaOutdated
+from umavez.stores.mariadb.statements import Rows, Statement
+
+NEWEST = 2
+BEGIN = Statement("START TRANSACTION")
+COMMIT = Statement("COMMIT")
+VERSION = Statement("SELECT value FROM umavez_meta WHERE name = 'schema'")
+PRESENT = Statement(
+    "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = 'umavez_meta'"
+)
+WHOLE = Statement(
+    "SELECT count(*) = 3 FROM information_schema.tables WHERE table_schema = database()"
+    " AND table_name IN ('umavez_meta', 'idempotency_records', 'umavez_fence')"
+)
+
+
+def _statements() -> list[Statement]:
+    text = files("umavez.stores.mariadb").joinpath("schema.sql").read_text("utf-8")
+    bare = re.sub(r"--[^\n]*", "", text)
+    return [Statement(part.strip().replace("%", "%%")) for part in bare.split(";") if part.strip()]
+
+
+SCHEMA = _statements()
+
+
+def checked(results: list[Rows]) -> int:
+    """The version in the answer to VERSION; 0 where there is none. Raises SchemaOutdated for a later umavez's."""
+    version = int(results[0][0][0]) if results[0] else 0
+    if version > NEWEST:
+        raise SchemaOutdated(f"The tables have version {version} and this umavez knows {NEWEST}; upgrade umavez.")
+    return version
+
+
+def told(before: int, after: int, where: str) -> str:
+    """One sentence on what migrate() did."""
+    if before == after:
+        return f"The tables in MariaDB at {where} were already at version {after}."
+    return f"The tables in MariaDB at {where} are now at version {after}."

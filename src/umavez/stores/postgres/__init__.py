@@ -1,0 +1,1 @@
+"""The PostgreSQL store: psycopg's connections, group commit by arrays, joined transactions."""

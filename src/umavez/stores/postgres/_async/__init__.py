@@ -1,0 +1,1 @@
+"""The PostgreSQL store for tasks: the source of `_sync`, which `tools/sync.py` writes."""

@@ -1,0 +1,159 @@
+"""A connection of the PostgreSQL store's own, for tasks.
+
+It is in autocommit and READ COMMITTED, and speaks libpq's prepared statements itself: the short path of a cursor costs
+four times the work. After any error, interruption or cancellation it drops its session and opens another at the next
+use. A session that was in use before may have died while it was idle, so a statement that got no answer on it is sent
+once more on a new one: a swap that was done all the same is recognised by its stamp.
+
+A server that is silent for longer than the time-out loses the session too, and the call is not sent again.
+
+Behind PgBouncer in transaction mode this needs `max_prepared_statements`, `ignore_startup_parameters = options` and a
+lock_timeout of the account's own, which is looked for when a session is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.adapt import Transformer
+from psycopg.errors import DuplicatePreparedStatement
+from psycopg.pq.abc import PGconn, PGresult
+
+from umavez.core.key import Key
+from umavez.errors import StoreError, StoreUncertain, UmavezError
+from umavez.stores.postgres.errors import GRACE, failed, is_lost, lock_timeout_dropped, not_reached
+from umavez.stores.postgres.readiness import AsyncReadiness
+from umavez.stores.postgres.url import Target
+from umavez.stores.postgres.values import BINARY, Row, checked, encoded, loaded, name_of
+
+
+class AsyncPostgresConnection:
+    """Runs statements, for one caller at a time. It repairs itself."""
+
+    def __init__(self, target: Target) -> None:
+        self._conninfo = target.conninfo
+        self._patience = target.timeout + GRACE
+        self._session: AsyncSession | None = None
+
+    async def rows(self, text: str, values: Sequence[Any], key: Key | None = None) -> list[Row]:
+        """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`."""
+        used = self._session is not None
+        try:
+            return await self._run(text, values, key)
+        except StoreUncertain as uncertain:
+            if not used or uncertain.waited:
+                raise
+            return await self._again(text, values, key, uncertain)
+
+    async def _again(self, text: str, values: Sequence[Any], key: Key | None, uncertain: StoreUncertain) -> list[Row]:
+        try:
+            return await self._run(text, values, key)
+        except StoreError:
+            # Whatever stopped the second sending, the first may have been done.
+            raise uncertain from uncertain.__cause__
+
+    async def _run(self, text: str, values: Sequence[Any], key: Key | None) -> list[Row]:
+        session = self._session or await self._open()
+        try:
+            name = session.names.get(text)
+            if name is None:
+                name = await session.prepare(text)
+            session.pgconn.send_query_prepared(name, encoded(values), BINARY[: len(values)], 1)
+            return loaded(session.transformer, await session.exchange())
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            failure = session.failure(error, key)
+            self.drop()
+            raise failure from error
+        except BaseException:  # interrupted or cancelled: the answer must not be taken for the next statement's
+            self.drop()
+            raise
+
+    async def _open(self) -> AsyncSession:
+        try:
+            connection = await AsyncConnection.connect(self._conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise not_reached(error) from error
+        session = self._session = AsyncSession(connection, self._patience)
+        try:
+            await session.check_lock_timeout()
+        except psycopg.Error as error:
+            self.drop()
+            raise not_reached(error) from error
+        except BaseException:
+            self.drop()
+            raise
+        return session
+
+    def drop(self) -> None:
+        """Close the session at once; the next use opens another."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    async def close(self) -> None:
+        """As `drop`: libpq takes leave of the server without waiting."""
+        self.drop()
+
+    def __del__(self) -> None:
+        if self._session is not None:  # nobody closed it
+            self._session.readiness.abandon()
+
+
+class AsyncSession:
+    """An open connection, the statements prepared on it, and how its results are read."""
+
+    def __init__(self, connection: AsyncConnection[Any], patience: float) -> None:
+        self.connection = connection
+        self.pgconn: PGconn = connection.pgconn
+        self.names: dict[str, bytes] = {}
+        self.transformer = Transformer(connection)
+        self.readiness = AsyncReadiness(connection, patience)
+
+    async def prepare(self, text: str) -> bytes:
+        """Have the statement prepared; returns its name.
+
+        The name says what it is: a pooler lets others use the same session, and a number of ours could be theirs for
+        another statement. That it is prepared already is no error then.
+        """
+        name = name_of(text)
+        self.pgconn.send_prepare(name, text.encode())
+        with suppress(DuplicatePreparedStatement):
+            checked(await self.exchange())
+        self.names[text] = name
+        return name
+
+    async def exchange(self) -> list[PGresult]:
+        """Everything the server answers, until it is ready again: only then is the statement committed."""
+        pgconn, readiness = self.pgconn, self.readiness
+        results: list[PGresult] = []
+        readiness.begin()
+        while pgconn.flush():
+            await readiness.writable()
+        while True:
+            while pgconn.is_busy():
+                await readiness.readable()
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                return results
+            results.append(result)
+
+    async def check_lock_timeout(self) -> None:
+        """Raise StoreUnavailable when somebody in between has dropped what the connection was opened with."""
+        self.pgconn.send_query(b"SHOW lock_timeout")
+        found = checked(await self.exchange()).get_value(0, 0)
+        if found == b"0" and "lock_timeout=0" not in self.connection.info.get_parameters().get("options", ""):
+            raise lock_timeout_dropped()
+
+    def failure(self, error: Exception, key: Key | None) -> UmavezError:
+        """What `error` on this connection means."""
+        return failed(error, is_lost(error, self.connection), key)
+
+    def close(self) -> None:
+        """Leave the loop, then the server. What psycopg's own close() does, without a coroutine."""
+        self.readiness.stop()
+        self.pgconn.finish()

@@ -1,0 +1,137 @@
+"""The PostgreSQL store for tasks; see `umavez.stores.postgres.store`."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+
+from umavez.clock import SYSTEM, Clock
+from umavez.concurrency.after_fork import reset_after_fork
+from umavez.concurrency.group_commit import AsyncGroupCommit
+from umavez.concurrency.pool import AsyncPool
+from umavez.concurrency.shelter import async_sheltered
+from umavez.core.flow import Seen, Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Draft, Millis, Query, Record
+from umavez.errors import ConfigurationError
+from umavez.stores.postgres import statements as sql
+from umavez.stores.postgres._async.connection import AsyncPostgresConnection
+from umavez.stores.postgres._async.joined import AsyncJoinedPostgresStore
+from umavez.stores.postgres._async.swaps import AsyncPostgresLane
+from umavez.stores.postgres.errors import failed, is_lost, not_reached
+from umavez.stores.postgres.joined import WAIT
+from umavez.stores.postgres.queries import asks_time, check_known, found, looking, migrated, schema, seen
+from umavez.stores.postgres.url import target_of
+from umavez.stores.postgres.values import Row
+
+SWEPT = 1000
+"""Records deleted by one statement: its locks are held for a few milliseconds."""
+
+_new = tuple.__new__  # see core/drafts.py, where its gain is told
+_INHERITED: list[object] = []
+"""Lanes of a parent process. Kept, so that nothing closes them: closing would end the parent's session."""
+
+
+class AsyncPostgresStore:
+    """Records in PostgreSQL, shared by the tasks of one loop."""
+
+    def __init__(self, url: str, clock: Clock = SYSTEM) -> None:
+        self._target = target_of(url)
+        self._clock = clock
+        self._looks = AsyncPool(partial(AsyncPostgresConnection, self._target), 1, self._target.timeout)
+        self._begin()
+        reset_after_fork(self)
+
+    def _begin(self) -> None:
+        self._lanes = [AsyncPostgresLane(self._target, self._clock) for _ in range(self._target.lanes)]
+        self._group = AsyncGroupCommit(self._lanes, self._target.timeout)
+
+    def reset(self) -> None:
+        """What a forked child does: the sockets are the parent's."""
+        _INHERITED.extend(self._lanes)
+        self._begin()
+
+    @async_sheltered
+    def swap(self, expected: str | None, draft: Draft) -> Coroutine[Any, Any, Swapped | Stale]:
+        """See Store.swap. Concurrent callers share statements and commits."""
+        return self._group.swap(_new(Swap, (expected, draft)))  # no coroutine of its own: one less for each swap
+
+    @async_sheltered
+    async def read(self, key: Key) -> Seen:
+        """What stands under `key`."""
+        return seen(key, await self._ask(sql.SEEN, self._clock.offset, key.digest))
+
+    @async_sheltered
+    async def find(self, query: Query) -> list[Record]:
+        """The records that match, oldest first."""
+        now = 0
+        if asks_time(query):
+            ((now,),) = await self._ask(sql.TIME, self._clock.offset)
+        text, values = looking(query, now)
+        return found(await self._ask(text, *values))
+
+    @async_sheltered
+    async def sweep(self, limit: int, older_than: Millis = 0) -> int:
+        """Delete up to `limit` expired records, a thousand at a time, passing over those that somebody holds."""
+        swept = 0
+        while swept < limit:
+            most = min(SWEPT, limit - swept)
+            ((count,),) = await self._ask(sql.SWEEP, self._clock.offset, older_than, most)
+            swept += count
+            if count < most:
+                break
+        return swept
+
+    async def _ask(self, text: str, *values: Any) -> list[Row]:
+        connection = await self._looks.take()
+        try:
+            return await connection.rows(text, values)
+        finally:
+            self._looks.give_back(connection)
+
+    @async_sheltered
+    async def migrate(self) -> str:
+        """Create the tables, or say that they stand. Raises SchemaOutdated when they are newer than this version."""
+        try:
+            connection = await AsyncConnection.connect(self._target.conninfo)
+        except psycopg.Error as error:
+            raise not_reached(error) from error
+        async with connection:
+            try:
+                return await _migrate(connection)
+            except psycopg.Error as error:
+                raise failed(error, is_lost(error, connection)) from error
+
+    def joined(self, connection: Any, wait: float = WAIT) -> AsyncJoinedPostgresStore:
+        """The store in the transaction of a psycopg.AsyncConnection; a rival's claim is waited for `wait` seconds."""
+        if not isinstance(connection, AsyncConnection):
+            raise ConfigurationError(f"joined() takes a psycopg.AsyncConnection here, not {type(connection).__name__}.")
+        return AsyncJoinedPostgresStore(connection, self._clock, wait, self._target.database)
+
+    @async_sheltered
+    async def close(self) -> None:
+        """Close every connection, those in use when their call is over. A later use opens new ones."""
+        await self._group.close()
+        await self._looks.close()
+
+
+async def _migrate(connection: AsyncConnection[Any]) -> str:
+    await connection.execute(sql.PATIENCE)
+    await connection.execute(sql.MIGRATING)
+    before = (await _first(connection, sql.INSTALLED) or 0) if await _first(connection, sql.META) else 0
+    check_known(before)
+    whole = await _first(connection, sql.WHOLE)
+    if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
+        await connection.execute(schema(before))
+    return migrated(before)
+
+
+async def _first(connection: AsyncConnection[Any], text: str) -> Any:
+    """The only value that a statement returns; None where it returns no row."""
+    cursor = await connection.execute(text)
+    row = await cursor.fetchone()
+    return None if row is None else row[0]

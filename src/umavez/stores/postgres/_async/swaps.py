@@ -1,0 +1,48 @@
+"""Lanes of the PostgreSQL store: swaps over a connection, one by one or many in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from umavez.clock import Clock
+from umavez.core.flow import Stale, Swap, Swapped
+from umavez.stores.postgres import statements as sql
+from umavez.stores.postgres._async.connection import AsyncPostgresConnection
+from umavez.stores.postgres.arrays import packed, replies
+from umavez.stores.postgres.errors import overtaken
+from umavez.stores.postgres.url import Target
+from umavez.stores.postgres.values import reply_of, swapping
+
+ROUNDS = 16
+"""How often a swap is repeated when rivals commit between its snapshot and its write."""
+
+
+class AsyncPostgresLane:
+    """Swaps over one connection; see `AsyncLane`."""
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self.connection = AsyncPostgresConnection(target)
+        self._clock = clock
+
+    async def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
+        """One statement for one swap, one for many."""
+        return (await self._one(swaps[0]),) if len(swaps) == 1 else await self._many(swaps)
+
+    async def _one(self, swap: Swap) -> Swapped | Stale:
+        text, values = swapping(swap, self._clock.offset)
+        for _ in range(ROUNDS):
+            for row in await self.connection.rows(text, values, swap.draft.key):
+                return reply_of(swap.draft.key, row)
+        raise overtaken()
+
+    async def _many(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
+        answers = replies(swaps, await self.connection.rows(sql.BATCH, packed(swaps, self._clock.offset)))
+        return [answer or await self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
+
+    def forget(self) -> None:
+        """See AsyncLane.forget."""
+        self.connection.drop()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self.connection.close()

@@ -1,0 +1,1 @@
+"""The PostgreSQL store for threads. Written by `tools/sync.py` from `_async`; change that."""

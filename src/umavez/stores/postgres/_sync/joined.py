@@ -1,0 +1,104 @@
+# Written by tools/sync.py from src/umavez/stores/postgres/_async/joined.py: change that, then run `make format`.
+"""The PostgreSQL store inside the caller's transaction.
+
+Nothing here commits or rolls back. A rival's uncommitted claim of the same key is waited for by asking again after
+growing pauses, never by blocking in the server, so that the caller's transaction stays usable when `wait` is over.
+Under READ COMMITTED the next asking sees what the rival committed; under REPEATABLE READ it cannot, and the whole
+transaction has to be run again (StoreUnavailable says so).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NoReturn
+
+import psycopg
+from psycopg import Connection, RawCursor
+from psycopg.rows import tuple_row
+
+from umavez.clock import Clock
+from umavez.core.flow import Seen, Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Draft, Millis, Query, Record
+from umavez.errors import OperationInProgress
+from umavez.stores import refuse_other_database
+from umavez.stores.postgres import statements as sql
+from umavez.stores.postgres.errors import RETRY_AFTER, failed_joined, is_lost
+from umavez.stores.postgres.joined import WAIT, check_open, notice, pauses, refuse, swapping
+from umavez.stores.postgres.prepared import passing, prepared
+from umavez.stores.postgres.queries import asks_time, found, looking, seen
+from umavez.stores.postgres.values import Row, adapt, reply_of
+
+
+class JoinedPostgresStore:
+    """Swaps in the caller's transaction, on the caller's connection."""
+
+    def __init__(self, connection: Connection[Any], clock: Clock, wait: float = WAIT, database: str = "") -> None:
+        self._connection = connection
+        self._clock = clock
+        self._wait = wait
+        # Free: libpq knows it. Of the same name on another server is told by the missing tables, or not at all.
+        self._foreign = bool(database) and connection.info.dbname != database
+        self._database = database
+
+    def read(self, key: Key) -> Seen:
+        """What stands under `key`, as this transaction sees it."""
+        return seen(key, self._rows(sql.SEEN, (self._clock.offset, key.digest), key))
+
+    def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """See Store.swap. Raises OperationInProgress when a rival's transaction stays open for longer than `wait`."""
+        swap = Swap(expected, draft)
+        notice(self._connection, swap)
+        text, values = swapping(swap, self._clock.offset)
+        for pause in pauses(self._wait):
+            for row in self._rows(text, values, draft.key):
+                return reply_of(draft.key, row)
+            time.sleep(pause)
+        raise OperationInProgress(draft.key, RETRY_AFTER)
+
+    def find(self, query: Query) -> list[Record]:
+        """The records that match, as this transaction sees them, oldest first."""
+        now = 0
+        if asks_time(query):
+            ((now,),) = self._rows(sql.TIME, (self._clock.offset,))
+        return found(self._rows(*looking(query, now)))
+
+    def _rows(self, text: str, values: tuple[Any, ...], key: Key | None = None) -> list[Row]:
+        connection = self._connection
+        check_open(connection)
+        try:
+            if self._foreign:
+                self._refuse_foreign()
+            name = prepared(connection, text, len(values))
+            if name is not None:
+                with connection.lock:
+                    return connection.wait(passing(connection, name, values))
+            cursor = RawCursor(connection, row_factory=tuple_row)
+            adapt(cursor)
+            cursor.execute(text, values, prepare=True, binary=True)
+            return cursor.fetchall()
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            raise failed_joined(error, is_lost(error, connection), key) from error
+
+    def _refuse_foreign(self) -> None:
+        """Ask the server: behind a pooler a connection may go by another name than its database's."""
+        cursor = RawCursor(self._connection, row_factory=tuple_row)
+        cursor.execute("SELECT current_database()::text")
+        ((name,),) = cursor.fetchall()
+        refuse_other_database(name, self._database)
+        self._foreign = False
+
+    def sweep(self, limit: int, older_than: Millis = 0) -> NoReturn:
+        """Refused; see `refuse`."""
+        refuse("sweep")
+
+    def migrate(self) -> NoReturn:
+        """Refused; see `refuse`."""
+        refuse("migrate")
+
+    def joined(self, connection: Any, wait: float = WAIT) -> NoReturn:
+        """Refused; see `refuse`."""
+        refuse("join another transaction")
+
+    def close(self) -> None:
+        """Nothing to close: the connection is the caller's."""

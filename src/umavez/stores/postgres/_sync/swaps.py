@@ -1,0 +1,49 @@
+# Written by tools/sync.py from src/umavez/stores/postgres/_async/swaps.py: change that, then run `make format`.
+"""Lanes of the PostgreSQL store: swaps over a connection, one by one or many in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from umavez.clock import Clock
+from umavez.core.flow import Stale, Swap, Swapped
+from umavez.stores.postgres import statements as sql
+from umavez.stores.postgres._sync.connection import PostgresConnection
+from umavez.stores.postgres.arrays import packed, replies
+from umavez.stores.postgres.errors import overtaken
+from umavez.stores.postgres.url import Target
+from umavez.stores.postgres.values import reply_of, swapping
+
+ROUNDS = 16
+"""How often a swap is repeated when rivals commit between its snapshot and its write."""
+
+
+class PostgresLane:
+    """Swaps over one connection; see `Lane`."""
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self.connection = PostgresConnection(target)
+        self._clock = clock
+
+    def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
+        """One statement for one swap, one for many."""
+        return (self._one(swaps[0]),) if len(swaps) == 1 else self._many(swaps)
+
+    def _one(self, swap: Swap) -> Swapped | Stale:
+        text, values = swapping(swap, self._clock.offset)
+        for _ in range(ROUNDS):
+            for row in self.connection.rows(text, values, swap.draft.key):
+                return reply_of(swap.draft.key, row)
+        raise overtaken()
+
+    def _many(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
+        answers = replies(swaps, self.connection.rows(sql.BATCH, packed(swaps, self._clock.offset)))
+        return [answer or self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
+
+    def forget(self) -> None:
+        """See Lane.forget."""
+        self.connection.drop()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()

@@ -1,0 +1,41 @@
+"""The statements of the PostgreSQL store, all of them text that never changes: the folder `sql`, one file each.
+
+Each swap answers in one round trip: with the fence when it was done, with the record that stands there when it was
+not, and with no row at all when a rival committed between the statement's snapshot and its write (it is then sent
+again). A swap that finds its key taken writes nothing and takes no number from the sequence.
+
+A row of an answer to a swap is the time, the fence (NULL where it was not done) and the columns of `rows.READ`; the
+draft among the parameters has the order of `rows.WRITE`.
+"""
+
+from __future__ import annotations
+
+from umavez.stores import MIGRATING as LOCK
+from umavez.stores import rows
+from umavez.stores.texts import statement
+
+VERSION = 2
+"""The schema this module speaks."""
+
+
+INSERT = statement("postgres", "insert")
+UPDATE = statement("postgres", "update")
+JOINED_INSERT = statement("postgres", "joined_insert")
+JOINED_UPDATE = statement("postgres", "joined_update")
+BATCH = statement("postgres", "batch")
+SEEN = statement("postgres", "seen")
+TIME = statement("postgres", "time")
+FOUND = statement("postgres", "found")
+SWEEP = statement("postgres", "sweep")
+
+MARKS = rows.Marks("%s", "to_timestamp(%s::bigint / 1000.0)", "%s::bytea")
+"""The placeholders of `find`; a column's time is made out of milliseconds."""
+
+PATIENCE = "SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0"
+"""How long a migration waits for another, or for a transaction that is in its way; its own work may take its time."""
+
+MIGRATING = f"SELECT pg_advisory_xact_lock({LOCK})"
+META = "SELECT to_regclass('umavez_meta') IS NOT NULL"
+WHOLE = "SELECT to_regclass('idempotency_records') IS NOT NULL AND to_regclass('umavez_fence') IS NOT NULL"
+"""Whether what the version speaks of is there: somebody may have dropped it."""
+INSTALLED = "SELECT value FROM umavez_meta WHERE name = 'schema'"

@@ -1,0 +1,143 @@
+"""Values on their way to PostgreSQL, as parameters that are prepared once; and what its results say.
+
+psycopg prepares a statement once per combination of parameter types, and it sends None without a type and a small
+integer as a smaller type. The dumpers here leave every type to the statement's own casts, so that each statement is
+prepared exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from hashlib import sha256
+from struct import Struct
+from typing import Any
+
+import psycopg
+from psycopg.abc import AdaptContext, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
+from psycopg.types.bool import BoolBinaryDumper
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
+
+from umavez.core.flow import Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.errors import NotStorable
+from umavez.stores import rows
+from umavez.stores.postgres import statements as sql
+
+Row = tuple[Any, ...]
+_new = tuple.__new__  # see core/drafts.py, where its gain is told
+
+
+@cache
+def name_of(text: str) -> bytes:
+    """The name under which a statement is prepared, the same in every process."""
+    return b"umavez_" + sha256(text.encode()).hexdigest()[:32].encode()
+
+
+class _Text(StrBinaryDumper):
+    oid = 0
+
+
+class _Integer(Int8BinaryDumper):
+    oid = 0
+
+
+class _Bytes(BytesBinaryDumper):
+    oid = 0
+
+
+class _Truth(BoolBinaryDumper):
+    oid = 0
+
+
+def adapt(context: AdaptContext) -> None:
+    """Make a connection or cursor of ours send values without types, in binary."""
+    context.adapters.register_dumper(str, _Text)
+    context.adapters.register_dumper(int, _Integer)
+    context.adapters.register_dumper(bytes, _Bytes)
+    context.adapters.register_dumper(bool, _Truth)
+
+
+_TRUTHS = {True: b"\1", False: b"\0"}
+_ENCODING: dict[type, Callable[[Any], bytes | None]] = {
+    str: str.encode,
+    int: Struct(">q").pack,
+    bool: _TRUTHS.__getitem__,
+    bytes: bytes,
+    type(None): lambda _: None,
+}
+
+
+BINARY = [1] * 32
+"""The format of so many parameters."""
+
+
+def checked(results: Sequence[PGresult]) -> PGresult:
+    """The last result. Raises psycopg.Error when the server refused, or failed to commit."""
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result, "utf-8")
+    if not results:
+        raise psycopg.OperationalError("the connection was closed")
+    return results[-1]
+
+
+def loaded(transformer: Transformer, results: Sequence[PGresult]) -> list[Row]:
+    """The rows of the answer."""
+    result = checked(results)
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple)
+
+
+def encoded(values: Sequence[Any]) -> list[bytes | None]:
+    """Parameters in PostgreSQL's binary form; every integer is a bigint."""
+    try:
+        return [_ENCODING[type(value)](value) for value in values]
+    except KeyError:
+        # A subclass, say of str: rare, so looked at only after the quick way has failed.
+        return [_ENCODING[_kind(value)](value) for value in values]
+
+
+def _kind(value: Any) -> type:
+    for kind in (bool, int, str, bytes, type(None)):
+        if isinstance(value, kind):
+            return kind
+    raise NotStorable(f"A {type(value).__name__} cannot be stored; give text.")
+
+
+def swapping(swap: Swap, offset: int) -> tuple[str, Row]:
+    """The statement of a single swap, and its parameters."""
+    if swap.expected is None:
+        return sql.INSERT, inserting(swap, offset)
+    return sql.UPDATE, updating(swap, offset)
+
+
+def inserting(swap: Swap, offset: int) -> Row:
+    """The parameters of INSERT."""
+    draft = swap.draft
+    return (offset, *rows.key_of(draft.key), *rows.values_of(draft, draft.lease, draft.keep))
+
+
+def updating(swap: Swap, offset: int) -> Row:
+    """The parameters of UPDATE."""
+    draft = swap.draft
+    return (
+        offset,
+        draft.key.digest,
+        swap.expected,
+        draft.claims,
+        draft.fresh,
+        *rows.values_of(draft, draft.lease, draft.keep),
+    )
+
+
+def reply_of(key: Key, row: Sequence[Any]) -> Swapped | Stale:
+    """The answer in a row of INSERT or UPDATE: time, fence if done, then the record that stands there."""
+    now, fence = row[0], row[1]
+    if fence is not None:
+        return _new(Swapped, (fence, now))
+    return _new(Stale, (None if row[2] is None else rows.record_of(key, row[2:]), now))

@@ -1,0 +1,104 @@
+"""The Redis store for tasks; see `umavez.stores.redis.store`."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+from umavez.clock import SYSTEM, Clock
+from umavez.concurrency.shelter import async_sheltered
+from umavez.core.flow import Seen, Stale, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Draft, Millis, Query, Record
+from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
+from umavez.stores.redis.async_pipe import AsyncPipe
+from umavez.stores.redis.command import SWAP
+from umavez.stores.redis.dialogue import Dialogue, Dialogues, ForeignReply
+from umavez.stores.redis.url import address_of
+from umavez.stores.redis.value import quoted
+
+T = TypeVar("T")
+
+FOREIGN = "Redis answered another command than the one asked; the connection was closed and the write may stand."
+
+
+class AsyncRedisStore:
+    """Keeps records in Redis, shared by the tasks of one loop: they share one connection and their round trips."""
+
+    def __init__(self, url: str, clock: Clock = SYSTEM) -> None:
+        address = address_of(url)
+        self._dialogues = Dialogues(address, clock)
+        self._pipe = AsyncPipe(address)
+
+    @async_sheltered
+    async def read(self, key: Key) -> Seen:
+        """What stands under `key`."""
+        return await self._look(self._dialogues.read(key))
+
+    @async_sheltered
+    async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Put `draft` where `expected` stands, in one command; see Store.swap."""
+        stamp = quoted(draft.stamp)
+        command = self._dialogues.swaps.swapping(expected, draft, stamp)
+        try:
+            reply = await self._pipe.call(command)
+            if type(reply) is not list:
+                reply = await self._carry(self._dialogues.taught(SWAP, command, reply))
+            return self._dialogues.swapped(reply, draft, stamp)
+        except ForeignReply as error:
+            self._pipe.distrust()
+            raise StoreUncertain(FOREIGN) from error
+
+    @async_sheltered
+    async def sweep(self, limit: int, older_than: Millis = 0) -> int:
+        """Delete up to `limit` expired records, or what is left of them where Redis's TTL was faster."""
+        return await self._hold(self._dialogues.sweep(limit, older_than))
+
+    @async_sheltered
+    async def find(self, query: Query) -> list[Record]:
+        """The records that match, oldest first; by process instance or status without scanning."""
+        return await self._look(self._dialogues.find(query))
+
+    @async_sheltered
+    async def migrate(self) -> str:
+        """Load the scripts. Raises ConfigurationError where Redis is older than 6.2."""
+        return await self._look(self._dialogues.migrate())
+
+    def joined(self, connection: Any, wait: float = 10.0) -> NoReturn:
+        """Refused: a Redis command cannot be part of somebody's transaction and be answered inside it."""
+        _refuse_to_join()
+
+    @async_sheltered
+    async def close(self) -> None:
+        """Wait for the replies that are due and close the connection; the next use opens a new one."""
+        await self._pipe.close()
+
+    async def _hold(self, dialogue: Dialogue[T]) -> T:
+        try:
+            return await self._carry(dialogue)
+        except ForeignReply as error:
+            self._pipe.distrust()
+            raise StoreUncertain(FOREIGN) from error
+
+    async def _carry(self, dialogue: Dialogue[T]) -> T:
+        try:
+            command = next(dialogue)
+            while True:
+                command = dialogue.send(await self._pipe.call(command))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _look(self, dialogue: Dialogue[T]) -> T:
+        """Hold a dialogue that changes no record: where its answer is lost, nothing is uncertain."""
+        try:
+            return await self._hold(dialogue)
+        except StoreUncertain as error:
+            raise StoreUnavailable(f"{_first_part(error)}; nothing was written, so try again.") from error
+
+
+def _refuse_to_join() -> NoReturn:
+    raise ConfigurationError("The Redis store cannot join a transaction; use sqlite:, postgresql: or mariadb:.")
+
+
+def _first_part(error: StoreUncertain) -> str:
+    return str(error).partition(",")[0]

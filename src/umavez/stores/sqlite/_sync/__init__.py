@@ -1,0 +1,1 @@
+"""The SQLite store inside a transaction, for threads. Written by `tools/sync.py` from `_async`; change that."""

@@ -1,0 +1,128 @@
+# Written by tools/sync.py from src/umavez/stores/sqlite/_async/joined.py: change that, then run `make format`.
+"""The SQLite store inside the caller's transaction, on a connection of the standard library's driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from umavez.clock import Clock
+from umavez.core.flow import Seen, Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Draft, Millis, Query, Record
+from umavez.errors import ConfigurationError, StoreUnavailable
+from umavez.sql.joining import warn_of_parting
+from umavez.stores import Store
+from umavez.stores.rows import record_of
+from umavez.stores.sqlite.connection import refuse_unsafe_journal
+from umavez.stores.sqlite.errors import translated
+from umavez.stores.sqlite.joined import (
+    BUSY_TIMEOUT,
+    DATABASES,
+    JOURNAL,
+    held,
+    refuse_other_file,
+    refuse_other_kinds,
+)
+from umavez.stores.sqlite.statements import SELECT, Statements, finding, found, swapping
+
+
+class JoinedSqliteStore:
+    """The store inside the caller's transaction. It never commits; sweeping and migrating are not its business."""
+
+    def __init__(self, connection: Any, clock: Clock, path: Path, wait: float = 10.0) -> None:
+        refuse_other_kinds(connection)
+        self._connection = connection
+        self._clock = clock
+        self._path = path
+        self._checked = False
+        self._wait: float | None = wait
+
+    def read(self, key: Key) -> Seen:
+        """What stands under `key`, as the transaction sees it."""
+        self._check_file()
+        row = self._first(SELECT, (key.digest,))
+        return Seen(None if row is None else record_of(key, row), self._clock.now())
+
+    def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Put `draft` where `expected` stands, in the caller's transaction, which is begun if it was not."""
+        if self._wait is None:
+            return self._swap(expected, draft)
+        self._check_file()
+        (mode,) = self._first(JOURNAL)
+        refuse_unsafe_journal(mode)
+        # The first swap takes the file's one write lock, so only it has to wait for a rival.
+        wait, self._wait = self._wait, None
+        (usual,) = self._first(BUSY_TIMEOUT)
+        self._first(f"{BUSY_TIMEOUT} = {int(wait * 1000)}")
+        try:
+            return self._swap(expected, draft)
+        except StoreUnavailable as error:
+            raise held(error, draft.key) from error.__cause__
+        finally:
+            self._first(f"{BUSY_TIMEOUT} = {usual}")
+
+    def _check_file(self) -> None:
+        if not self._checked:
+            refuse_other_file(self._every(DATABASES), self._path)
+            self._checked = True
+
+    def _swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        if not self._connection.in_transaction:
+            if expected is not None:
+                warn_of_parting(draft)
+            # IMMEDIATE: a transaction that reads first and writes later can be refused without waiting.
+            self._first("BEGIN IMMEDIATE")
+        with translated:
+            cursor = self._connection.cursor()
+            try:
+                return carry_out(cursor, swapping(Swap(expected, draft), self._clock.now()))
+            finally:
+                cursor.close()
+
+    def sweep(self, limit: int, older_than: Millis = 0) -> int:
+        """Refused: sweeping belongs to the store itself."""
+        raise ConfigurationError("A joined store does not sweep; call sweep() on the engine.")
+
+    def find(self, query: Query) -> list[Record]:
+        """The records that match, as the transaction sees them."""
+        return [found(row) for row in self._every(*finding(query, self._clock.now()))]
+
+    def migrate(self) -> str:
+        """Refused: migrating belongs to the store itself."""
+        raise ConfigurationError("A joined store does not migrate; call migrate() on the engine.")
+
+    def joined(self, connection: Any, wait: float = 10.0) -> Store:
+        """Another joined store."""
+        return JoinedSqliteStore(connection, self._clock, self._path, wait)
+
+    def close(self) -> None:
+        """Nothing: the connection is the caller's."""
+
+    def _first(self, text: str, values: tuple[Any, ...] = ()) -> Any:
+        with translated:
+            cursor = self._connection.execute(text, values)
+            try:
+                return cursor.fetchone()
+            finally:
+                cursor.close()
+
+    def _every(self, text: str, values: tuple[Any, ...] = ()) -> Any:
+        with translated:
+            cursor = self._connection.execute(text, values)
+            try:
+                return cursor.fetchall()
+            finally:
+                cursor.close()
+
+
+def carry_out(cursor: Any, statements: Statements) -> Swapped | Stale:
+    """Execute the statements of a swap one after the other."""
+    try:
+        text, values = next(statements)
+        while True:
+            cursor.execute(text, values)
+            text, values = statements.send(cursor.fetchone())
+    except StopIteration as done:
+        reply: Swapped | Stale = done.value
+        return reply

@@ -1,0 +1,42 @@
+"""What went wrong at SQLite, in umavez's words; the driver's error stays as the cause."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from umavez.errors import TABLES_MISSING, NotStorable, SchemaOutdated, StoreError, StoreUnavailable
+
+
+def translate(error: BaseException) -> StoreError | None:
+    """What a driver's error means; None for an error of somebody else. Whatever was begun has been rolled back."""
+    if not isinstance(error, sqlite3.Error):
+        return None
+    if "no such table" in str(error) or "no such column" in str(error):
+        return SchemaOutdated(TABLES_MISSING)
+    return StoreUnavailable(
+        f"SQLite did not take it ({error}); nothing was written, try again.", waited="locked" in str(error)
+    )
+
+
+def tries(_: BaseException | None) -> int:
+    """0: SQLite knows no deadlock between transactions that begin by taking the lock, and has waited for it already."""
+    return 0
+
+
+class _Translation:
+    """Turns the driver's errors into StoreError, and a value that it cannot take into NotStorable."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, UnicodeEncodeError | OverflowError) or "binding parameter" in str(error):
+            raise NotStorable(f"A value of this write cannot be kept by SQLite ({error}); correct it.") from error
+        if (meant := translate(error)) is not None:
+            raise meant from error
+
+
+translated = _Translation()
+"""One for all: it holds nothing, and every look at a record comes by."""

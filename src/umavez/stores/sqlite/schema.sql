@@ -1,0 +1,52 @@
+-- umavez on SQLite, version 2 (schema.py brings version 1 here). Instants are milliseconds since the epoch (the view
+-- below shows them as text). Columns of seed 003 keep their names; digest, scope, stamp, fence, attempt, lease_until,
+-- fingerprint, outcome_kept, progress and evidence are the protocol's own. SQLite itself cuts no text at its length.
+
+CREATE TABLE IF NOT EXISTS idempotency_records (
+    id                  INTEGER PRIMARY KEY,  -- the fence of the first claim: rising, and never used again
+    digest              BLOB    NOT NULL CHECK (length(digest) = 32),  -- SHA-256 of scope, operation and key
+    scope               VARCHAR(255) NOT NULL CHECK (length(scope) <= 255),
+    operation_name      VARCHAR(255) NOT NULL CHECK (length(operation_name) <= 255),
+    idempotency_key     VARCHAR(255) NOT NULL CHECK (length(idempotency_key) <= 255),
+    stamp               TEXT    NOT NULL,
+    fence               INTEGER NOT NULL,
+    status              TEXT    NOT NULL CHECK (status IN ('PENDING', 'SUCCESS', 'FAILED', 'UNKNOWN')),
+    attempt             INTEGER NOT NULL,
+    retry_count         INTEGER GENERATED ALWAYS AS (max(attempt - 1, 0)) VIRTUAL,
+    created_at          INTEGER NOT NULL,
+    updated_at          INTEGER NOT NULL,
+    lease_until         INTEGER,
+    expires_at          INTEGER,                                       -- NULL: runs or is unknown, never swept
+    fingerprint         TEXT,
+    process_instance_id VARCHAR(255) CHECK (length(process_instance_id) <= 255),
+    activity_id         VARCHAR(255) CHECK (length(activity_id) <= 255),
+    outcome_kept        INTEGER NOT NULL,
+    result_data         TEXT,
+    error_message       TEXT,
+    progress            TEXT,
+    evidence            TEXT
+);
+
+CREATE UNIQUE INDEX IF NOT EXISTS idx_digest ON idempotency_records (digest);
+-- Not unique: one text may be a key of several scopes and operations (docs/decisions/0014).
+CREATE INDEX IF NOT EXISTS idx_idempotency_key ON idempotency_records (idempotency_key);
+CREATE INDEX IF NOT EXISTS idx_process_instance ON idempotency_records (process_instance_id)
+    WHERE process_instance_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_created_at ON idempotency_records (created_at);
+CREATE INDEX IF NOT EXISTS idx_expires_at ON idempotency_records (expires_at) WHERE expires_at IS NOT NULL;
+
+-- What outlives the records: the schema's version, and the highest fence of any record that was swept.
+CREATE TABLE IF NOT EXISTS umavez_meta (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT OR IGNORE INTO umavez_meta VALUES ('schema', 2), ('fence', 0);
+
+CREATE VIEW IF NOT EXISTS idempotency_records_readable AS
+SELECT id, scope, operation_name, idempotency_key, status, retry_count, fence, process_instance_id, activity_id,
+       strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000.0, 'unixepoch') AS created_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', updated_at / 1000.0, 'unixepoch') AS updated_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', lease_until / 1000.0, 'unixepoch') AS lease_until,
+       strftime('%Y-%m-%dT%H:%M:%fZ', expires_at / 1000.0, 'unixepoch') AS expires_at,
+       result_data, error_message, evidence
+  FROM idempotency_records;

@@ -1,0 +1,69 @@
+"""SQLite's statements, and a swap as the sequence of them: sans-I/O, for every kind of connection."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from umavez.core.flow import Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Instant, Query, Record
+from umavez.stores.rows import Marks, conditions, key_of, order, record_of, values_of
+from umavez.stores.texts import statement
+
+Statement = tuple[str, tuple[Any, ...]]
+Statements = Generator[Statement, Any, Swapped | Stale]
+"""Yields statements, each to be executed at once; is sent the first row of the answer, or None."""
+
+VERSION = 2
+MARKS = Marks("?", "?", "?")
+NEXT_FENCES = "UPDATE umavez_meta SET value = value + ? WHERE name = 'fence' RETURNING value"
+SCHEMA_VERSION = "SELECT value FROM umavez_meta WHERE name = 'schema'"
+SELECT = statement("sqlite", "select")
+INSERT = statement("sqlite", "insert")
+UPDATE = statement("sqlite", "update")
+TAKE = statement("sqlite", "take")
+FIND = statement("sqlite", "find")
+SWEEP = statement("sqlite", "sweep")
+
+
+def fenced(swap: Swap) -> bool:
+    """Whether the record that `swap` writes gets a new fence."""
+    return swap.expected is None or swap.draft.claims
+
+
+def swapping(swap: Swap, now: Instant, fence: int | None = None) -> Statements:
+    """The statements of one swap. They must run inside one write transaction.
+
+    `fence` was set aside for it by somebody who has looked at the key already; without one, a key that is taken is
+    looked at first, so that a replay writes nothing.
+    """
+    draft, digest = swap.draft, swap.draft.key.digest
+    if fence is None and fenced(swap):
+        row = yield SELECT, (digest,)
+        if (None if row is None else row[0]) != swap.expected:
+            return Stale(None if row is None else record_of(draft.key, row), now)
+        fence = (yield NEXT_FENCES, (1,))[0]
+    lease, keep = draft.lease, draft.keep
+    values = values_of(draft, None if lease is None else now + lease, None if keep is None else now + keep)
+    if swap.expected is None:
+        written = yield INSERT, (*key_of(draft.key), fence, fence, now, now, *values)
+    elif draft.claims or draft.fresh:
+        written = yield TAKE, (fence, draft.fresh, now, now, *values, digest, swap.expected)
+    else:
+        written = yield UPDATE, (now, *values, digest, swap.expected)
+    if written is not None:
+        return Swapped(written[0], now)
+    row = yield SELECT, (digest,)
+    return Stale(None if row is None else record_of(draft.key, row), now)
+
+
+def finding(query: Query, now: Instant) -> Statement:
+    """The statement for `query`; its rows are for `found`."""
+    where, values = conditions(query, now, MARKS)
+    return f"{FIND} WHERE {where} ORDER BY {order(query)} LIMIT ?", (*values, query.limit)
+
+
+def found(row: tuple[Any, ...]) -> Record:
+    """The record of one row of `finding`."""
+    return record_of(Key(row[0], row[1], row[2]), row[3:])

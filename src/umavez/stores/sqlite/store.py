@@ -1,0 +1,152 @@
+"""The SQLite store: one file, nothing else needed.
+
+One connection writes for the whole process, because several writers in one process only fight for the
+lock; callers share its commits. Reads and replays have a connection of their own and touch no lock of
+the writer's. `synchronous=FULL`: an outcome that was answered survives a power cut.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from umavez.clock import SYSTEM, Clock
+from umavez.concurrency.group_commit import GroupCommit
+from umavez.concurrency.shelter import sheltered
+from umavez.core.flow import Seen, Stale, Swap, Swapped
+from umavez.core.key import Key
+from umavez.core.record import Draft, Millis, Query, Record
+from umavez.stores import AsyncStore, Store
+from umavez.stores.rows import record_of
+from umavez.stores.sqlite._sync.joined import JoinedSqliteStore, carry_out
+from umavez.stores.sqlite.connection import BUSY_SECONDS, WAL_IS_SAFE, SqliteFile, existing, refuse_unsafe_journal
+from umavez.stores.sqlite.statements import NEXT_FENCES, SELECT, SWEEP, VERSION, fenced, finding, found, swapping
+from umavez.stores.sqlite.turns import busy_seconds
+from umavez.stores.sqlite.url import JOURNALS, parsed
+
+# Those who open files of their own find here what they need.
+__all__ = [
+    "BUSY_SECONDS",
+    "JOURNALS",
+    "WAL_IS_SAFE",
+    "SqliteLane",
+    "SqliteStore",
+    "open_async_store",
+    "open_reader",
+    "open_store",
+    "parsed",
+    "refuse_unsafe_journal",
+]
+
+
+def open_store(url: str, clock: Clock) -> Store:
+    """The store in the file that `url` names: sqlite:///relative.db, sqlite:////absolute.db[?journal=delete&timeout=5]."""
+    return SqliteStore(*parsed(url), clock=clock, timeout=busy_seconds(url, BUSY_SECONDS))
+
+
+def open_reader(url: str, clock: Clock) -> Store:
+    """The same for those who only look: the file must be there, and nothing in it is changed."""
+    timeout = busy_seconds(url, BUSY_SECONDS)
+    return SqliteStore(*parsed(existing(url)), clock=clock, timeout=timeout, read_only=True)
+
+
+def open_async_store(url: str, clock: Clock) -> AsyncStore:
+    """The same for tasks."""
+    from umavez.stores.sqlite.async_store import AsyncSqliteStore  # noqa: PLC0415  # it builds on this module
+
+    return AsyncSqliteStore(*parsed(url), clock=clock, timeout=busy_seconds(url, BUSY_SECONDS))
+
+
+class SqliteStore:
+    """Keeps records in one SQLite file. Shared by threads; several processes may use the file."""
+
+    def __init__(
+        self,
+        path: Path,
+        journal: str = "wal",
+        *,
+        clock: Clock = SYSTEM,
+        timeout: float | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self.file = SqliteFile(path, journal, BUSY_SECONDS if timeout is None else timeout, read_only=read_only)
+        self.clock = clock
+        self._group = GroupCommit([SqliteLane(self.file, clock)], self.file.timeout)
+
+    @sheltered
+    def read(self, key: Key) -> Seen:
+        """What stands under `key`."""
+        row = self.file.first(SELECT, (key.digest,))
+        return Seen(None if row is None else record_of(key, row), self.clock.now())
+
+    @sheltered
+    def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Put `draft` where `expected` stands; a replay reads and takes no write lock."""
+        stale = self.glance(expected, draft)
+        return self._group.swap(Swap(expected, draft)) if stale is None else stale
+
+    def glance(self, expected: str | None, draft: Draft) -> Stale | None:
+        """Stale when a look already shows that the swap is too late: no write transaction is needed to know it."""
+        if expected is not None:
+            return None
+        row = self.file.first(SELECT, (draft.key.digest,))
+        return None if row is None else Stale(record_of(draft.key, row), self.clock.now())
+
+    @sheltered
+    def sweep(self, limit: int, older_than: Millis = 0) -> int:
+        """Delete up to `limit` expired records."""
+        edge = self.clock.now() - older_than
+        with self.file.writing() as connection:
+            return connection.execute(SWEEP, (edge, limit)).rowcount
+
+    @sheltered
+    def find(self, query: Query) -> list[Record]:
+        """The records that match, oldest first."""
+        return [found(row) for row in self.file.every(*finding(query, self.clock.now()))]
+
+    @sheltered
+    def migrate(self) -> str:
+        """Create the tables; they are also created when the file is first opened."""
+        with self.file.writing():
+            return f"The tables in {self.file.path} are at version {VERSION}."
+
+    def joined(self, connection: Any, wait: float = 10.0) -> Store:
+        """The same store on the caller's sqlite3 connection, in its transaction; see Store.joined."""
+        return JoinedSqliteStore(connection, self.clock, self.file.path, wait)
+
+    @sheltered
+    def close(self) -> None:
+        """Close the file."""
+        self._group.close()
+        self.file.close()
+
+
+class SqliteLane:
+    """Carries batches over the file's writing connection."""
+
+    def __init__(self, file: SqliteFile, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+
+    def send(self, batch: Sequence[Swap]) -> Sequence[Swapped | Stale]:
+        """Carry out the swaps in one transaction."""
+        with self._file.writing() as connection:
+            now = self._clock.now()
+            fences = _set_aside(connection, sum(map(fenced, batch)))
+            # Closed whatever comes: a statement that was half read would keep its lock on the file.
+            with closing(connection.cursor()) as cursor:
+                return [
+                    carry_out(cursor, swapping(swap, now, next(fences) if fenced(swap) else None)) for swap in batch
+                ]
+
+    def close(self) -> None:
+        """The file closes its connections itself."""
+
+
+def _set_aside(connection: sqlite3.Connection, many: int) -> Iterator[int]:
+    """So many new fences, in one statement; those that no swap uses are lost."""
+    last = connection.execute(NEXT_FENCES, (many,)).fetchone()[0] if many else 0
+    return iter(range(last - many + 1, last + 1))

@@ -1,0 +1,1 @@
+"""The laws of the instruments: tokens, leases, numbers, messages, retries, reconciliation."""

@@ -1,0 +1,1 @@
+"""The console of the server: at /console, with a panel of each system."""

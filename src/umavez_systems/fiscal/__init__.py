@@ -1,0 +1,1 @@
+"""Fiscal documents, each emitted once whatever the network does (seed 004)."""

@@ -1,0 +1,400 @@
+"""Fiscal: what callers ask for. Stores what is wanted, has it carried out (operations.py), and shows what is known."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from umavez import AlreadySettled, NoSuchRecord, OperationInProgress, fingerprint
+from umavez_systems.database import Connection, Database, Duplicate, Row
+from umavez_systems.fiscal import database as tables
+from umavez_systems.fiscal.atos.records import Cadeia, Conflito, Registro, resumo_de
+from umavez_systems.fiscal.atos.steps import Contexto, Veredito, ato_da_linha
+from umavez_systems.fiscal.domain import ABERTOS, Acao, Estado, Origem, Pedido, Tipo
+from umavez_systems.fiscal.operations import Atos
+from umavez_systems.fiscal.organizations import Organizacoes, identidade
+from umavez_systems.fiscal.ports import Ato, Montado, Numerado
+from umavez_systems.fiscal.rules import deadlines
+from umavez_systems.fiscal.rules.identifiers import invalid, sortear_cnf
+from umavez_systems.principals import scoped_key
+from umavez_systems.problems import Problem
+
+FINAL = frozenset(Estado) - ABERTOS - {Estado.CANCELAMENTO_PENDENTE}
+
+
+_ID = re.compile(r"^[0-9a-f]{32}$", re.ASCII)
+ENVIADOS = ("normal", "svc")
+"""Modes in which a document is sent as soon as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and under which key."""
+
+    principal: str
+    key: str | None = None
+    usuario: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resultado:
+    """A document as it is now, how the answer was found, and whether the call had been made before."""
+
+    row: Row
+    origem: str
+    repetida: bool = False
+
+
+class Fiscal:
+    """Every use case, synchronous."""
+
+    def __init__(
+        self, database: Database, organizacoes: Organizacoes, atos: Atos, modo_svc: Callable[[str], str]
+    ) -> None:
+        self.database = database
+        self.organizacoes = organizacoes
+        self.atos = atos
+        self._dialect = tables.Dialect(database)
+        self._modo_svc = modo_svc
+
+    def emitir(self, caller: Caller, pedido: Pedido) -> Resultado:
+        """Emit once per key: numbered, signed and stored first, then sent. A repeat shows the document as it is now."""
+        mark = fingerprint({"documento": _content(pedido)})
+        row, repeated = self._registered(caller, pedido, mark)
+        if row["estado"] in FINAL:
+            return Resultado(row, Origem.CACHE if repeated else row["origem"], repeated)
+        if repeated and self.atos.adiado(Acao.EMITIR, row["org_id"], row["id_idempotencia"], row["proximo_em"]):
+            return Resultado(row, row["origem"], True)
+        if pedido.modo == "epec" and row["epec_em"] is None:
+            self._carry_epec(row)
+        elif pedido.modo != "offline" or repeated:
+            return self._carried(caller, row, repeated)
+        row = self.documento(caller.principal, row["id"])
+        return Resultado(row, row["origem"], repeated)
+
+    def _carried(self, caller: Caller, row: Row, repeated: bool) -> Resultado:
+        written = None
+        if not repeated:
+            noted, now = row["enviado_em"] is not None, row["criado_em"]
+            known = {**row, "agora": now} if self._dialect.one_statement else None
+            written = Contexto(row["org_id"], ato_da_linha(row), row["id"], anotado=noted, conhecida=known)
+        done = self.atos.cumprir(Acao.EMITIR, row["org_id"], row["id_idempotencia"], written)
+        if not done or written is None or written.linha is None:
+            row = self.documento(caller.principal, row["id"])
+        else:
+            row = written.linha
+        return Resultado(row, row["origem"], repeated)
+
+    def _registered(self, caller: Caller, pedido: Pedido, mark: str) -> tuple[Row, bool]:
+        """The key's document: there already, or made now. UNIQUE decides between two at once, and no number is lost."""
+        column = None if caller.key is None else scoped_key(caller.principal, caller.key)
+        found = self._by_key(column, mark)
+        if found is not None:
+            return found, True
+        org_id = self.organizacoes.apta(caller.principal, pedido.organizacao)["id"]
+        if pedido.modo == "svc":
+            self._refuse_closed(org_id, self._tp_emis(pedido, org_id))
+        try:
+            with self.database.transaction() as connection:
+                return self._register(connection, caller, org_id, pedido, column, mark), False
+        except Duplicate:
+            found = self._by_key(column, mark)
+            if found is None:
+                detail = f"Outra organização com o mesmo CNPJ já deu este número na série {pedido.serie}; use outra."
+                raise Problem(409, "serie-em-uso", "Série em uso", detail) from None
+            return found, True
+
+    def _by_key(self, column: str | None, mark: str) -> Row | None:
+        if column is None:
+            return None
+        with self.database.statements() as connection:
+            row = connection.row(tables.DOCUMENT_BY_KEY, (column,))
+        if row is not None and row["impressao"] != mark:
+            raise Problem(
+                422,
+                "chave-reutilizada",
+                "Chave de idempotência já usada",
+                "Esta chave foi usada antes com outro conteúdo; repita o conteúdo original ou use uma chave nova.",
+            )
+        return row
+
+    def _register(
+        self, connection: Connection, caller: Caller, org_id: str, pedido: Pedido, column: str | None, mark: str
+    ) -> Row:
+        """Take a number, fix everything the bytes are made from, sign, and store. All of it or nothing.
+
+        Stored as TRANSMITIDO where it is sent next (seed 004 §3.3): without a claim of the engine nothing has left.
+        """
+        authority = self.organizacoes.autoridade(org_id, pedido.tipo)
+        number = self.atos.numeracao.proximo(connection, org_id, pedido.tipo.modelo, pedido.serie)
+        now, quiet = self.atos.governador.agora(connection, org_id)
+        sent = pedido.modo in ENVIADOS and not quiet
+        moment = _brasilia(now)
+        mode = self._tp_emis(pedido, org_id)
+        late = moment if mode != "1" else None
+        made = authority.montar(Numerado(pedido, number, sortear_cnf(number), moment, mode, late))
+        chain = Cadeia(uuid.uuid4().hex, now)
+        wanted = {"pedido": mark, "numero": number, "serie": pedido.serie, "usuario": caller.usuario}
+        chain.anotar("intencao", {**wanted, "id_idempotencia": made.id_idempotencia, "chave": made.chave})
+        chain.anotar("bytes", {"sha256": resumo_de(made.xml), "digVal": made.digest, "bytes": len(made.xml)})
+        if sent:
+            chain.anotar("envio", {"sha256": resumo_de(made.xml), "tentativa": 1})
+            chain.anotar("estado", {"de": Estado.RASCUNHO.value, "para": Estado.TRANSMITIDO.value})
+        values = self._values(caller, org_id, pedido, column, mark, number, mode, made, chain, sent)
+        row = tables.insert_document(connection, values, chain.colhidas(), at_once=self._dialect.one_statement)
+        if pedido.modo == "epec":
+            act = authority.montar_epec(_ato(pedido.tipo, mode, made), moment)
+            self._store_act(connection, org_id, row["id"], act, now)
+        return row
+
+    def _values(
+        self,
+        caller: Caller,
+        org_id: str,
+        pedido: Pedido,
+        column: str | None,
+        mark: str,
+        number: int,
+        mode: str,
+        made: Montado,
+        chain: Cadeia,
+        sent: bool,
+    ) -> tuple[Any, ...]:
+        # An organisation's environment stands in its natural key: the simulator and homologation share nothing.
+        place = self.organizacoes.linha(caller.principal, pedido.organizacao)["ambiente"]
+        order = json.dumps(_content(pedido), ensure_ascii=False)
+        now = chain.agora
+        soon = now + int(self.atos.termos.settle * 1000)
+        head = (chain.documento, org_id, caller.principal, column, mark, pedido.tipo.value, pedido.tipo.modelo)
+        names = (made.id_idempotencia, f"{place}_{made.natural}", made.chave)
+        first = Estado.TRANSMITIDO if sent else Estado.RASCUNHO
+        state = (first.value, 1, Origem.EMISSAO.value, order, f"{pedido.total:.2f}", made.xml, made.digest)
+        answer = (None, None, None, None, int(sent))
+        times = (
+            now,
+            now if sent else None,
+            None,
+            None,
+            None,
+            soon,
+            None,
+            chain.sequencia,
+            chain.resumo,
+            now,
+            now,
+            None,
+        )
+        return (*head, pedido.serie, number, mode, *names, *state, *answer, *times)
+
+    def _tp_emis(self, pedido: Pedido, org_id: str) -> str:
+        if pedido.modo != "svc":
+            return {"normal": "1", "offline": "9", "epec": "4"}[pedido.modo]
+        with self.database.statements() as connection:
+            row = connection.row(tables.ORGANISATION, (org_id,))
+        return self._modo_svc("" if row is None else row["uf"])
+
+    def _refuse_closed(self, org_id: str, mode: str) -> None:
+        """Enter contingency only where its own status says that it is open. Raises a 503 problem, no number taken."""
+        why = self.atos.parado(org_id, mode)
+        if why is not None:
+            detail = f"A contingência não está aberta: {why} Nenhum número foi usado; tente em três minutos."
+            raise Problem(503, "contingencia-fechada", "Contingência fechada", detail)
+
+    def _carry_epec(self, row: Row) -> None:
+        for act in self.atos_de(row["id"]):
+            if act["acao"] == Acao.EPEC.value:
+                self.atos.cumprir(Acao.EPEC, row["org_id"], act["nome"])
+
+    def documento(self, principal: str, number: str) -> Row:
+        """One document. Raises a 404 problem, also for another principal's."""
+        row = None
+        if _ID.match(number):
+            with self.database.statements() as connection:
+                row = connection.row(tables.DOCUMENT, (number,))
+        if row is None or row["principal"] != principal:
+            raise Problem(404, "nao-encontrado", "Documento não encontrado", "Não há documento com este id.")
+        return row
+
+    def documentos(
+        self, principal: str, *, organizacao: str | None, estado: str | None, antes: str | None, limite: int
+    ) -> list[Row]:
+        """Documents, newest first; `antes` is where a page ended, as `pagina` tells."""
+        org_id = None if organizacao is None else identidade(principal, organizacao)
+        with self.database.statements() as connection:
+            before = None if antes is None else (int(antes.partition("-")[0]), antes.partition("-")[2])
+            return tables.documents(connection, principal, org_id=org_id, estado=estado, before=before, limit=limite)
+
+    def atos_de(self, number: str) -> list[Row]:
+        """The acts about a document."""
+        with self.database.statements() as connection:
+            return connection.rows(tables.ACTS_OF, (number,))
+
+    def cancelar(
+        self, caller: Caller, number: str, justificativa: str, versao: int, substituta: str | None = None
+    ) -> Resultado:
+        """Cancel once (seed 004 §8.1): from cache if done, pending before sending, then CANCELADO or back.
+
+        `substituta`: the key of the NFC-e that took its place, where the first was sent and its answer lost.
+        """
+        row = self.documento(caller.principal, number)
+        if row["estado"] == Estado.CANCELADO:
+            return Resultado(row, Origem.CACHE, True)
+        act = self._cancellation(row, justificativa, versao, substituta)
+        done = self.atos.cumprir(Acao.CANCELAR, row["org_id"], act["nome"])
+        if not done:
+            self._revert(row["org_id"], act["nome"])
+        row = self.documento(caller.principal, number)
+        if row["estado"] == Estado.AUTORIZADO:
+            raise self._not_cancelled(row, act["nome"])
+        return Resultado(row, row["origem"])
+
+    def _cancellation(self, seen: Row, justificativa: str, versao: int, substituta: str | None) -> Row:
+        """The stored cancellation, the document pending. Raises 409 problems; a repeat finds what is there."""
+        with self.database.transaction() as connection:
+            row = self._held(connection, seen["id"])
+            record = Registro(connection, row)
+            if record.estado not in (Estado.AUTORIZADO, Estado.CANCELAMENTO_PENDENTE):
+                detail = f"Documento em estado {record.estado} não pode ser cancelado."
+                raise Problem(409, "transicao-invalida", "Estado não permite", detail, estado=record.estado.value)
+            made = next(
+                (act for act in connection.rows(tables.ACTS_OF, (row["id"],)) if act["acao"] == "cancelar"), None
+            )
+            if record.estado is Estado.CANCELAMENTO_PENDENTE and made is not None:
+                return made
+            if row["versao"] != versao:
+                raise Conflito(row["versao"])
+            if made is None:
+                authority = self.organizacoes.autoridade(row["org_id"], Tipo(row["tipo"]))
+                moment = _brasilia(record.agora)
+                note, protocol = ato_da_linha(row), row["protocolo"] or ""
+                ato = authority.montar_cancelamento(note, protocol, justificativa, moment, substituta)
+                made = self._store_act(connection, row["org_id"], row["id"], ato, record.agora)
+                record.cadeia.anotar("bytes", {"acao": "cancelar", "id": ato.nome, "sha256": resumo_de(ato.xml)})
+            else:
+                again = {"estado": "PENDENTE", "proximo_em": record.agora + int(self.atos.termos.settle * 1000)}
+                tables.change_act(connection, made, again)
+                self.atos.reabrir(connection, Acao.CANCELAR, row["org_id"], made["nome"])
+            record.passar(Estado.CANCELAMENTO_PENDENTE)
+            record.gravar()
+            return made
+
+    def _revert(self, org_id: str, nome: str) -> None:
+        """After a failed cancellation: ask, and only a proof that nothing was registered brings AUTORIZADO back."""
+        found = self.atos.perguntar(Acao.CANCELAR, org_id, nome)
+        if found.veredito is not Veredito.NAO_FEITO:
+            return
+        try:
+            self.atos.largar(Acao.CANCELAR, org_id, nome, "a consulta mostra a nota sem o evento")
+        except NoSuchRecord:
+            pass
+        except (OperationInProgress, AlreadySettled):
+            return  # somebody else is at it
+        step = self.atos.cancelamento
+        with self.database.transaction() as connection:
+            context = step.contexto(connection, org_id, nome)
+            step.desistir(connection, context, int(self.atos.termos.first * 1000))
+
+    def _not_cancelled(self, row: Row, nome: str) -> Problem:
+        with self.database.statements() as connection:
+            act = connection.row(tables.ACT, (row["org_id"], nome))
+        if act is not None and act["estado"] == "RECUSADO":
+            said = f"A autoridade recusou o cancelamento: {act['codigo']} {act['motivo']}"
+            more = {"codigo": act["codigo"], "estado": row["estado"], "versao": row["versao"]}
+            return Problem(422, "cancelamento-recusado", "Cancelamento recusado", said[:500], **more)
+        detail = "A autoridade não respondeu e a consulta mostra a nota ainda autorizada; repita o cancelamento."
+        return Problem(503, "cancelamento-falhou", "Cancelamento não registrado", detail, versao=row["versao"])
+
+    def corrigir(self, caller: Caller, number: str, text: str) -> tuple[Row, bool]:
+        """Send a correction letter; the same text is the same letter. The act's row and whether it was there."""
+        row = self.documento(caller.principal, number)
+        with self.database.transaction() as connection:
+            row = self._held(connection, row["id"])
+            letters = [act for act in connection.rows(tables.ACTS_OF, (row["id"],)) if act["acao"] == "corrigir"]
+            act = next((one for one in letters if one["texto"] == text and one["estado"] != "RECUSADO"), None)
+            there = act is not None
+            if act is None:
+                act = self._letter(connection, row, text, letters)
+        self.atos.cumprir(Acao.CORRIGIR, row["org_id"], act["nome"])
+        with self.database.statements() as connection:
+            return connection.row(tables.ACT, (row["org_id"], act["nome"])) or act, there
+
+    def _letter(self, connection: Connection, row: Row, text: str, letters: list[Row]) -> Row:
+        if row["estado"] != Estado.AUTORIZADO:
+            detail = f"Documento em estado {row['estado']} não recebe carta de correção."
+            raise Problem(409, "transicao-invalida", "Estado não permite", detail, estado=row["estado"])
+        if any(letter["estado"] in ("PENDENTE", "RECUSA") for letter in letters):
+            detail = "Outra carta desta nota ainda não tem resposta; espere por ela."
+            raise Problem(409, "carta-pendente", "Carta de correção pendente", detail)
+        sequence = max((letter["sequencia"] for letter in letters), default=0) + 1
+        if sequence > 20:
+            raise Problem(409, "cartas-demais", "Cartas de correção demais", "Uma nota aceita até 20 cartas.")
+        record = Registro(connection, row)
+        authority = self.organizacoes.autoridade(row["org_id"], Tipo(row["tipo"]))
+        ato = authority.montar_correcao(ato_da_linha(row), text, sequence, _brasilia(record.agora))
+        record.cadeia.anotar("bytes", {"acao": "corrigir", "id": ato.nome, "sha256": resumo_de(ato.xml)})
+        made = self._store_act(connection, row["org_id"], row["id"], ato, record.agora)
+        record.gravar()
+        return made
+
+    def _held(self, connection: Connection, number: str) -> Row:
+        row = self._dialect.locked(connection, number)
+        if row is None:
+            raise Problem(404, "nao-encontrado", "Documento não encontrado", "Não há documento com este id.")
+        return row
+
+    def _store_act(self, connection: Connection, org_id: str, document: str | None, ato: Ato, now: int) -> Row:
+        soon = now + int(self.atos.termos.settle * 1000)
+        head = (org_id, ato.nome, ato.acao.value, document, "PENDENTE", ato.xml, ato.texto or "", ato.sequencia)
+        row = connection.row(tables.INSERT_ACT, (*head, ato.tipo.value, None, None, None, None, None, None, soon, now))
+        if row is None:
+            raise invalid("O pedido não pôde ser guardado.")
+        return row
+
+    def conciliar(self, caller: Caller, number: str) -> Resultado:
+        """Ask the authority about a document now, and adopt what it says; what it does not have is sent again."""
+        row = self.documento(caller.principal, number)
+        if row["estado"] in ABERTOS:
+            self.atos.cumprir(Acao.EMITIR, row["org_id"], row["id_idempotencia"])
+        elif row["estado"] == Estado.CANCELAMENTO_PENDENTE:
+            for act in self.atos_de(row["id"]):
+                if act["acao"] == Acao.CANCELAR.value:
+                    self.atos.cumprir(Acao.CANCELAR, row["org_id"], act["nome"])
+        else:
+            self.atos.perguntar(Acao.EMITIR, row["org_id"], row["id_idempotencia"])
+        row = self.documento(caller.principal, number)
+        return Resultado(row, row["origem"])
+
+
+def _content(pedido: Pedido) -> Any:
+    """An order as it is kept and compared; without a service it is written as it was before there were any."""
+    found = _plain(pedido)
+    if pedido.servico is None:
+        del found["servico"]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: exact numbers as text, parts of an order by their names."""
+    if is_dataclass(value):
+        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def _brasilia(now: int) -> str:
+    """A moment as the layouts write it, to the second."""
+    moment = datetime.fromtimestamp(now // 1000, UTC).astimezone(deadlines.BRASILIA)
+    return moment.isoformat(timespec="seconds")
+
+
+def _ato(tipo: Tipo, mode: str, made: Montado) -> Ato:
+    return Ato(Acao.EMITIR, made.id_idempotencia, made.xml, tipo, mode, made.chave, made.digest)

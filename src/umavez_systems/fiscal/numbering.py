@@ -1,0 +1,59 @@
+"""Numbers of a series: the engine's gapless sequences, in the caller's transaction, beside the seed's table."""
+
+from __future__ import annotations
+
+from umavez.sequences import Range, Sequences
+from umavez_systems.database import Connection, Row
+from umavez_systems.fiscal import database as tables
+from umavez_systems.problems import Problem
+
+LAST_NUMBER = 999_999_999
+
+
+class Numeracao:
+    """Numbers of a series, without gaps, in the caller's transaction (seed 004 §9.2)."""
+
+    def __init__(self, dialect: tables.Dialect) -> None:
+        self._dialect = dialect
+        self._sequences = Sequences()
+
+    def proximo(self, connection: Connection, org_id: str, modelo: str, serie: int) -> int:
+        """The next number; a rollback gives it back. Raises a 409 problem while the series is blocked."""
+        row = self._dialect.next_in_range(connection, org_id, modelo, serie)
+        if row is None:
+            self.abrir(connection, org_id, modelo, serie, 1)
+            row = self._dialect.next_in_range(connection, org_id, modelo, serie)
+        if row is None or row["bloqueado"]:
+            raise Problem(409, "serie-bloqueada", "Série bloqueada", f"A série {serie} ({modelo}) está bloqueada.")
+        number = self._sequences.next_number(connection.raw, org_id, _series(modelo, serie))
+        if number > LAST_NUMBER:
+            raise Problem(409, "serie-esgotada", "Série esgotada", f"A série {serie} acabou; use outra.")
+        if number != row["ultimo_numero"]:
+            # The sequence went past a blocked range: it leads.
+            sql = "UPDATE faixas_numeracao SET ultimo_numero = ? WHERE org_id = ? AND modelo = ? AND serie = ?"
+            connection.rows(sql, (number, org_id, modelo, serie))
+        return number
+
+    def abrir(self, connection: Connection, org_id: str, modelo: str, serie: int, primeiro: int) -> bool:
+        """Begin a series at a number; False if it has begun already."""
+        sql = (
+            "INSERT INTO faixas_numeracao (org_id, modelo, serie, primeiro_numero, ultimo_numero, bloqueado)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING serie"
+        )
+        made = connection.row(sql, (org_id, modelo, serie, primeiro, primeiro - 1, False))
+        self._sequences.define(connection.raw, org_id, _series(modelo, serie), ranges=[Range(primeiro)])
+        return made is not None
+
+    def anular(self, connection: Connection, act: Row, modelo: str) -> None:
+        """Keep that a voided range's numbers will not be used, and why."""
+        series = _series(modelo, act["serie"])
+        for number in range(act["primeiro"], act["ultimo"] + 1):
+            self._sequences.void(connection.raw, act["org_id"], series, number, by="inutilização", reason=act["texto"])
+
+    def anulados(self, connection: Connection, org_id: str, modelo: str, serie: int) -> list[int]:
+        """The voided numbers of a series."""
+        return [voided.number for voided in self._sequences.voided(connection.raw, org_id, _series(modelo, serie))]
+
+
+def _series(modelo: str, serie: int) -> str:
+    return f"{modelo}/{serie}"

@@ -1,0 +1,1 @@
+"""Rules of fiscal documents without I/O: identifiers, codes, decisions, deadlines, proof."""

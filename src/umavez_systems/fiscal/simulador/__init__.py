@@ -1,0 +1,1 @@
+"""Simulated authorities: a process of their own, with TLS, state on disk, and every way of failing."""

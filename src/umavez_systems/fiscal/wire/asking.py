@@ -1,0 +1,50 @@
+"""Questions of several calls: reading changes nothing, so that a call without an answer is made again (seed §10.2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from umavez_systems.fiscal.ports import NadaEnviado, SemResposta
+from umavez_systems.fiscal.rules.retrying import BACKOFF
+from umavez_systems.fiscal.wire.soap import Correio
+
+
+class Pergunta:
+    """The calls of one question, each with its answer for the proof log.
+
+    Three tries each with the seed's pauses, as long as the time for one call has not passed since the question began.
+    """
+
+    def __init__(self, correio: Correio, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._correio = correio
+        self._timeout = timeout
+        self._sleep = sleep
+        self._ends = time.monotonic() + timeout
+        self.bruto = b""
+
+    def chamar(
+        self,
+        method: str,
+        address: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        answers: frozenset[int] = frozenset({200}),
+    ) -> tuple[int, bytes]:
+        """One call, perhaps repeated. Raises as the post does, when the last try failed."""
+        for tries in range(1, BACKOFF.attempts):
+            try:
+                return self._kept(method, address, body, headers, answers)
+            except (SemResposta, NadaEnviado):
+                pause = BACKOFF.pause(tries)
+                if time.monotonic() + pause >= self._ends:
+                    raise
+                self._sleep(pause)
+        return self._kept(method, address, body, headers, answers)
+
+    def _kept(
+        self, method: str, address: str, body: bytes | None, headers: dict[str, str], answers: frozenset[int]
+    ) -> tuple[int, bytes]:
+        status, raw = self._correio.chamar(method, address, self._timeout, body, headers, answers)
+        self.bruto += f"{method} {address.partition('://')[2].partition('/')[2]}: {status}\n".encode() + raw + b"\n"
+        return status, raw

@@ -1,0 +1,243 @@
+"""SaoPaulo: the Autoridade of the city's NFS-e. Builds and signs; carries; reads. Decides nothing.
+
+An RPS that arrives again is not refused: the city cancels the first note and issues another. So a question looks by
+the RPS's key, and, where an answer was lost or it was sent more than once, through every page of the period: the key
+alone tells of the newest note only, and nothing of one that was destroyed for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from xml.sax.saxutils import escape
+
+from lxml import etree  # type: ignore[import-untyped]  # ships no type information
+
+from umavez_systems.fiscal.domain import Acao, Tipo
+from umavez_systems.fiscal.ports import Ato, AutoridadeError, Montado, Numerado, Resposta, SemResposta
+from umavez_systems.fiscal.rules.deadlines import BRASILIA
+from umavez_systems.fiscal.rules.identifiers import invalid
+from umavez_systems.fiscal.rules.retrying import TEMPO_DE_CONSULTA, TEMPO_DE_ENVIO
+from umavez_systems.fiscal.wire import signing
+from umavez_systems.fiscal.wire.asking import Pergunta
+from umavez_systems.fiscal.wire.certificate import Certificado
+from umavez_systems.fiscal.wire.nfe import Emitente
+from umavez_systems.fiscal.wire.paulistana import reading, rps
+from umavez_systems.fiscal.wire.paulistana.reading import NOT_FOUND, REISSUED, Nota, Retorno
+from umavez_systems.fiscal.wire.soap import Correio
+
+BASES = {
+    "1": "https://nfe.prefeitura.sp.gov.br/ws/lotenfe.asmx",
+    "2": "https://nfews.prefeitura.sp.gov.br/lotenfe.asmx",
+}
+"""By layout; there is no environment to try things out in."""
+LARGEST = 500_000
+"""Bytes of a message (manual 2.4.4)."""
+MOST_PAGES = 200
+LONGEST_PERIOD = 31
+"""Days (error 1403)."""
+UNKNOWN = "desconhecida"
+
+
+class SaoPaulo:
+    """One taxpayer's access to the city. `base`: where it is; a simulator may move."""
+
+    nome = "sp"
+
+    def __init__(
+        self,
+        emitente: Emitente,
+        certificado: Certificado,
+        correio: Correio,
+        *,
+        base: Callable[[], str] | None = None,
+        envio: float = TEMPO_DE_ENVIO,
+        consulta: float = TEMPO_DE_CONSULTA,
+        sleep: Callable[[float], None] = time.sleep,
+        hoje: Callable[[], date] | None = None,
+    ) -> None:
+        if emitente.ccm is None:
+            raise invalid("ccm: falta na organização; é a inscrição municipal em São Paulo.")
+        self.emitente = emitente
+        self._certificado = certificado
+        self._correio = correio
+        self._base = base
+        self._envio = envio
+        self._consulta = consulta
+        self._sleep = sleep
+        self._hoje = hoje or (lambda: datetime.now(UTC).astimezone(BRASILIA).date())
+
+    def montar(self, numerado: Numerado) -> Montado:
+        """The request that converts the RPS, signed twice; number and key of the note will be the city's to give."""
+        name = rps.identidade(self.emitente, numerado)
+        xml = self._signed(rps.envio(self.emitente, numerado, self._certificado))
+        digest = rps.digest_de(numerado.emissao[:10], numerado.pedido.total)
+        return Montado(xml, name, None, name, digest)
+
+    def _signed(self, tree: Any) -> bytes:
+        xml: bytes = etree.tostring(signing.assinar(tree, None, self._certificado))
+        if len(xml) > LARGEST:
+            raise invalid(f"A mensagem passa de {LARGEST} bytes.")
+        return xml
+
+    def montar_cancelamento(
+        self, ato: Ato, protocolo: str, justificativa: str, quando: str, substituta: str | None = None
+    ) -> Ato:
+        """The cancellation of a note by its number; the city asks for no reason, our books keep it."""
+        if substituta is not None:
+            raise invalid("substituta: São Paulo não tem cancelamento por substituição.")
+        name = f"CANC{rps.texto_do_cancelamento(self.emitente.ccm or '', protocolo)}"
+        xml = self._signed(rps.cancelamento(self.emitente, protocolo, self._certificado))
+        about = (ato.chave, ato.digest, justificativa, 1, ato.documento)
+        return Ato(Acao.CANCELAR, name, xml, ato.tipo, "1", *about)
+
+    def montar_correcao(self, ato: Ato, texto: str, sequencia: int, quando: str) -> Ato:
+        """There is none."""
+        raise invalid("carta de correção: a NFS-e de São Paulo não tem; cancele e emita outra.")
+
+    def montar_epec(self, ato: Ato, quando: str) -> Ato:
+        """There is none."""
+        raise invalid("EPEC: a NFS-e não tem contingência.")
+
+    def montar_inutilizacao(
+        self, tipo: Tipo, ano: str, serie: int, primeiro: int, ultimo: int, justificativa: str
+    ) -> Ato:
+        """There is none."""
+        raise invalid("inutilização: a NFS-e não tem; o número fica explicado no livro.")
+
+    def transmitir(self, ato: Ato) -> Resposta:
+        """Send the stored bytes of an act."""
+        if ato.acao is Acao.CANCELAR:
+            return reading.cancelamento(self._send("CancelamentoNFe", "RetornoCancelamentoNFe", ato.xml))
+        answer = reading.autorizacao(self._send("EnvioRPS", "RetornoEnvioRPS", ato.xml), ato.nome)
+        return self._with_losses(answer, ato) if answer.codigo == REISSUED else answer
+
+    def _with_losses(self, answer: Resposta, ato: Ato) -> Resposta:
+        """The answer with the notes that were cancelled for it; that some were is known even where they are not."""
+        try:
+            found, _ = self._of_period(self._pergunta(), ato.nome, self._first_day(ato))
+            lost = tuple(note.chave for note in found if note.chave != answer.chave)
+        except AutoridadeError:
+            lost = ()
+        return replace(answer, anteriores=lost or (UNKNOWN,))
+
+    def transmitir_lote(self, atos: list[Ato], *, transacao: bool = False) -> list[Resposta | SemResposta]:
+        """Send up to fifty stored RPS in one EnvioLoteRPS; what the answer says about each, in their order."""
+        made = [etree.fromstring(ato.xml).find("RPS") for ato in atos]
+        xml = self._signed(rps.lote(self.emitente, made, transacao))
+        found = self._send("EnvioLoteRPS", "RetornoEnvioLoteRPS", xml)
+        told: list[Resposta | SemResposta] = []
+        for ato in atos:
+            try:
+                told.append(reading.autorizacao(found, ato.nome))
+            except SemResposta as silence:
+                told.append(silence)
+        return told
+
+    def consultar(self, ato: Ato) -> Resposta:
+        """The note of an act's RPS by its key; and, where `ato.insistir`, by every page of the period."""
+        name, asked = ato.documento or ato.nome, self._pergunta()
+        found = self._ask(asked, "ConsultaNFe", rps.consulta(self.emitente, [name]))
+        notes = {note.chave: note for note in found.notas if note.sobre == name}
+        refused = next((error for error in found.erros if error[0] != NOT_FOUND), None)
+        if not notes and refused is not None:
+            return Resposta("consulta", *refused, asked.bruto)
+        whole = True
+        if ato.insistir:
+            more, whole = self._of_period(asked, name, self._first_day(ato))
+            notes |= {note.chave: note for note in more}
+        if notes:
+            return _chosen(list(notes.values()), ato, asked.bruto)
+        words = "Não consta pela chave do RPS" + (" nem no período." if ato.insistir else ".")
+        return Resposta("consulta", NOT_FOUND if whole else "periodo-incompleto", words, asked.bruto)
+
+    def emitida(self, serie: str, numero: int, horas: int = 24) -> bool:
+        """Whether the notes of the last hours have this RPS (seed 004 §4.1); also another's of the same series."""
+        first = (datetime.now(UTC).astimezone(BRASILIA) - timedelta(hours=horas)).date()
+        ccm = (self.emitente.ccm or "").zfill(8)
+        found, whole = self._of_period(self._pergunta(), f"{ccm}_{serie.strip()}_{numero:012d}", first)
+        if not found and not whole:
+            raise SemResposta("O período não pôde ser lido inteiro.")
+        return bool(found)
+
+    def _of_period(self, asked: Pergunta, name: str, first: date) -> tuple[list[Nota], bool]:
+        """The notes of an RPS since a day, and whether all of that time could be looked at."""
+        today = self._hoje()
+        earliest = today - timedelta(days=LONGEST_PERIOD - 1)
+        found: list[Nota] = []
+        for page in range(1, MOST_PAGES + 1):
+            wanted = rps.periodo(self.emitente, max(first, earliest), today, page)
+            answer = self._ask(asked, "ConsultaNFeEmitidas", wanted)
+            if not answer.sucesso and not all(code == NOT_FOUND for code, _ in answer.erros):
+                raise SemResposta("A consulta por período foi recusada.", answer.bruto)
+            found += [note for note in answer.notas if note.sobre == name]
+            if len(answer.notas) < rps.MOST:
+                return found, first >= earliest
+        return found, False
+
+    def _first_day(self, ato: Ato) -> date:
+        """The day before the RPS's own, or as far back as may be asked."""
+        day = None if ato.acao is not Acao.EMITIR else etree.fromstring(ato.xml).findtext("RPS/DataEmissao")
+        if day is None and ato.digest is not None:
+            day = ato.digest.partition(":")[0]
+        return date.fromisoformat(day or self._hoje().isoformat()) - timedelta(days=1)
+
+    def situacao(self, tp_emis: str = "1") -> Resposta:
+        """Whether the service answers; it has no question of its own for that."""
+        wanted = rps.consulta(self.emitente, [f"{(self.emitente.ccm or '').zfill(8)}_1_{1:012d}"])
+        found = self._ask(self._pergunta(), "ConsultaNFe", wanted)
+        return Resposta("status", "200", "São Paulo responde.", found.bruto)
+
+    def _pergunta(self) -> Pergunta:
+        return Pergunta(self._correio, self._consulta, self._sleep)
+
+    def _send(self, method: str, tag: str, xml: bytes) -> Retorno:
+        """One call that changes something: once, whatever happens to it."""
+        address, body, headers = self._message(method, xml)
+        return reading.retorno(self._correio.chamar("POST", address, self._envio, body, headers)[1], tag)
+
+    def _ask(self, asked: Pergunta, method: str, tree: Any) -> Retorno:
+        """One call of a question, signed as every other."""
+        address, body, headers = self._message(method, self._signed(tree))
+        return reading.retorno(asked.chamar("POST", address, body, headers)[1], "RetornoConsulta")
+
+    def _message(self, method: str, xml: bytes) -> tuple[str, bytes, dict[str, str]]:
+        action = f"{rps.NS}/ws/{method[0].lower()}{method[1:]}"
+        inside = (
+            f"<VersaoSchema>{self.emitente.layout_sp}</VersaoSchema><MensagemXML>{escape(xml.decode())}</MensagemXML>"
+        )
+        body = (
+            '<?xml version="1.0" encoding="utf-8"?><soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/">'
+            f'<soap:Body><{method}Request xmlns="{rps.NS}">{inside}</{method}Request></soap:Body></soap:Envelope>'
+        )
+        headers = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": f'"{action}"'}
+        address = BASES[self.emitente.layout_sp] if self._base is None else self._base()
+        return address, body.encode(), headers
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._correio.close()
+
+
+def _chosen(notes: list[Nota], ato: Ato, raw: bytes) -> Resposta:
+    """The note that counts, the living before the newest; every other of the same RPS was destroyed for it."""
+    living = [note for note in notes if note.situacao == "N"] or notes
+    chosen = max(living, key=lambda note: int(note.numero))
+    lost = [note.chave for note in notes if note is not chosen]
+    if ato.chave is not None and ato.chave != chosen.chave and ato.chave not in lost:
+        lost.append(ato.chave)
+    return Resposta(
+        "consulta",
+        chosen.situacao,
+        "NFS-e encontrada." if chosen.situacao == "N" else "NFS-e cancelada.",
+        raw,
+        chave=chosen.chave,
+        protocolo=chosen.numero,
+        dig_val=chosen.digest,
+        quando=chosen.quando,
+        sobre=chosen.sobre,
+        anteriores=tuple(sorted(lost)),
+    )

@@ -1,0 +1,96 @@
+"""Logs and traces: how the server's lines look, and a span for each request where OpenTelemetry is installed.
+
+Spans go where the process is set up to send them, as with `opentelemetry-instrument umavez serve`; without that they
+cost next to nothing. Paths may hold keys and card numbers: a span names the route, never the address.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from umavez import Event
+
+
+class Lines(logging.Formatter):
+    """One line for each event, which begins with its time."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+LINES: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"lines": {"()": "umavez_systems.logs.Lines"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
+    "root": {"level": "WARNING", "handlers": ["stderr"]},
+}
+"""For logging.config.dictConfig, in each of the server's processes."""
+
+
+def installed() -> bool:
+    """Whether OpenTelemetry can be imported."""
+    return find_spec("opentelemetry") is not None and find_spec("opentelemetry.trace") is not None
+
+
+def observers() -> tuple[Callable[[Event], None], ...]:
+    """What puts the engine's events on the current span; nothing where OpenTelemetry is not installed."""
+    if not installed():
+        return ()
+    from umavez.observe.tracing import Tracing  # noqa: PLC0415  # needs umavez[tracing]
+
+    return (Tracing(),)
+
+
+def install(app: FastAPI) -> None:
+    """Give every request of `app` a span, where OpenTelemetry is installed."""
+    if installed():
+        app.add_middleware(Spans)
+
+
+class Spans:
+    """ASGI middleware: one span for each request, a child of the caller's where it sent a traceparent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        from opentelemetry import propagate, trace  # noqa: PLC0415  # see `installed`
+
+        self.app = app
+        self._extract = propagate.extract
+        self._tracer = trace.get_tracer("umavez.systems")
+        self._kind = trace.SpanKind.SERVER
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request inside its span."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        method = scope["method"]
+        caller = self._extract(dict(Headers(scope=scope)))
+        with self._tracer.start_as_current_span(method, caller, self._kind) as span:
+            if not span.is_recording():
+                return await self.app(scope, receive, send)
+            span.set_attribute("http.request.method", method)
+
+            async def answer(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    span.set_attribute("http.response.status_code", message["status"])
+                await send(message)
+
+            try:
+                await self.app(scope, receive, answer)
+            finally:
+                route = getattr(scope.get("route"), "path", None)
+                if route is not None:
+                    span.update_name(f"{method} {route}")
+                    span.set_attribute("http.route", route)

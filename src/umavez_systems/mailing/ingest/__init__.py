@@ -1,0 +1,1 @@
+"""Ingest: an uploaded list becomes entries."""

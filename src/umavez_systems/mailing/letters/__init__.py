@@ -1,0 +1,1 @@
+"""Letters: what people get to read."""

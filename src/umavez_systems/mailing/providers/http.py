@@ -1,0 +1,105 @@
+"""An HTTP provider with idempotency keys, by Resend's public contract: POST /emails, GET /emails/{id}.
+
+It remembers a key for 24 hours: within them the same request again is answered with the first one's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from umavez import BoundedJson
+from umavez.failures import Phase, Trouble, of_status, trouble_of
+from umavez_systems.mailing.domain import Capability
+from umavez_systems.mailing.ports import Answer, Fate, Mail, Proof
+
+WINDOW = 24 * 3600.0
+TIMEOUT = 30.0
+_BOUNDED = BoundedJson(size=100_000)
+
+
+class HttpProvider:
+    """Hands mails over one by one, as many at once as there are connections."""
+
+    capability = Capability("http", keyed=True, window=WINDOW, batch=1, tells=True)
+
+    def __init__(self, url: str, token: str, connections: int = 10) -> None:
+        self._client = httpx.AsyncClient(
+            base_url=url.rstrip("/"),
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=TIMEOUT,
+            limits=httpx.Limits(max_connections=connections),
+        )
+        self._hands = asyncio.Semaphore(connections)
+
+    async def send(self, mails: Sequence[Mail], proof: Proof) -> list[Answer]:
+        """See Provider.send."""
+        tasks = [asyncio.create_task(self._one(mail, proof)) for mail in mails]
+        try:
+            return list(await asyncio.gather(*tasks))
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    async def _one(self, mail: Mail, proof: Proof) -> Answer:
+        body: dict[str, Any] = {"from": mail.sender, "to": [mail.recipient], "subject": mail.subject}
+        body |= {name: text for name, text in (("text", mail.text), ("html", mail.html)) if text is not None}
+        body["headers"] = {**mail.headers, "Message-ID": mail.message_id}
+        async with self._hands:
+            await proof()
+            try:
+                response = await self._client.post("/emails", json=body, headers={"Idempotency-Key": mail.key})
+            except httpx.HTTPError as error:
+                return _untold(trouble_of(error), f"{type(error).__name__}: {error}")
+        return _answer(response)
+
+    async def ask(self, message_id: str, external_id: str | None) -> bool | None:
+        """Whether the provider knows the mail; without its own id it cannot tell."""
+        if external_id is None:
+            return None
+        try:
+            response = await self._client.get(f"/emails/{external_id}")
+        except httpx.HTTPError:
+            return None
+        return True if response.status_code == 200 else None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+def _answer(response: httpx.Response) -> Answer:
+    text = f"{response.status_code} {response.text[:400]}"
+    if response.is_success:
+        number = _field(response, "id")
+        return Answer(Fate.ACCEPTED, text, number) if number else Answer(Fate.UNKNOWN, f"Sem id na resposta: {text}")
+    if response.status_code == 409:
+        # The same key is being handled at this moment, or was used with another body: it may have been sent.
+        return Answer(Fate.UNKNOWN, text)
+    if response.status_code in (401, 403):
+        return Answer(Fate.UNREACHED, f"O provedor não aceita a chave de acesso: {response.status_code}")
+    return _untold(of_status(response.status_code, response.headers), text)
+
+
+def _untold(trouble: Trouble, text: str) -> Answer:
+    if trouble.phase is Phase.MAYBE_SENT:
+        return Answer(Fate.UNKNOWN, text)
+    if trouble.phase is Phase.REFUSED:
+        return Answer(Fate.REFUSED, text)
+    if trouble.status is None:
+        return Answer(Fate.UNREACHED, text)
+    return Answer(Fate.LATER, text, slow=True)
+
+
+def _field(response: httpx.Response, name: str) -> str | None:
+    try:
+        found = _BOUNDED.parse(response.content)
+    except ValueError:
+        return None
+    value = found.get(name) if isinstance(found, dict) else None
+    return value[:255] if isinstance(value, str) else None

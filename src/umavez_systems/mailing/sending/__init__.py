@@ -1,0 +1,1 @@
+"""Sending: what a worker does to a mailing that it holds."""

@@ -1,0 +1,150 @@
+"""Sending: groups of mails, one after the other: intents committed, mails handed over, results committed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from umavez_systems.database import Row
+from umavez_systems.mailing.domain import ATTEMPTS, Doubt, Entry, Plan, pause_after, plan_for
+from umavez_systems.mailing.ingest.dialect import Dialect
+from umavez_systems.mailing.letters.composing import Composer
+from umavez_systems.mailing.letters.signing import signer_of
+from umavez_systems.mailing.letters.templates import Letter, Unrenderable
+from umavez_systems.mailing.ports import Answer, Fate, Mail, Proof, Provider
+from umavez_systems.mailing.sending.groups import Group, Result
+from umavez_systems.mailing.sending.holding import Holding
+from umavez_systems.mailing.sending.limiter import Limiter
+from umavez_systems.settings import Settings
+
+PAGE = 500
+Run = Callable[..., Awaitable[Any]]
+
+
+class Unreachable(Exception):
+    """Nobody takes mails at the moment; the mailing is tried again later."""
+
+
+class Sender:
+    """Sends the mails of a mailing that is held."""
+
+    def __init__(
+        self, holding: Holding, provider: Provider, limiter: Limiter, run: Run, settings: Settings, proof: Proof
+    ) -> None:
+        self._holding = holding
+        self._provider = provider
+        self._limiter = limiter
+        self._run = run
+        self._proof = proof
+        self._size = limiter.size(min(settings.mailing_group, max(provider.capability.batch, settings.mailing_group)))
+        row = holding.row
+        letter = Letter(row["assunto"], row["texto"], row["html"])
+        names = Dialect.of(row["dialeto"]).variables
+        self._composer = Composer(
+            holding.id,
+            row["remetente"],
+            letter,
+            names,
+            settings.public_url,
+            signer_of(settings.mailing_dkim),
+            row["principal"],
+        )
+
+    async def send(self, until: float, stop: asyncio.Event) -> bool:
+        """Send until the time is over; True when what is left has to wait for its moment."""
+        await self._settle_doubts()
+        results: list[Result] = []
+        while True:
+            if time.monotonic() < until:
+                await self._rest(stop)
+            over = stop.is_set() or time.monotonic() >= until
+            group = await self._run(
+                self._holding.turn, results, 0 if over else self._size, self._provider.capability.name
+            )
+            results = []
+            if over or group.wish is not None:
+                return False
+            if group.entries:
+                results = await self._sent(group)
+            elif not group.suppressed:
+                # Doubts of this very slice may be settled now; what they set free waits for the next one.
+                await self._settle_doubts()
+                return True
+
+    async def _rest(self, stop: asyncio.Event) -> None:
+        left = await self._run(self._limiter.reserve, self._size)
+        while left > 0 and not stop.is_set():
+            await asyncio.sleep(min(left, 1.0))
+            left -= 1.0
+
+    async def _sent(self, group: Group) -> list[Result]:
+        results, mails = self._composed(group.entries)
+        answers = await self._provider.send(mails, self._proof) if mails else []
+        if any(answer.slow for answer in answers):
+            await self._run(self._limiter.slow_down)
+        attempts = {entry["id"]: entry["attempts"] for entry in group.entries}
+        results += [result_of(mail, answer, attempts[mail.entry]) for mail, answer in zip(mails, answers, strict=True)]
+        await self._suppress(mails, answers)
+        if answers and all(answer.fate is Fate.UNREACHED for answer in answers):
+            await self._run(self._holding.turn, results, 0, self._provider.capability.name)
+            raise Unreachable(answers[0].text)
+        return results
+
+    def _composed(self, entries: list[Row]) -> tuple[list[Result], list[Mail]]:
+        """The mails of a group, and the results of those that cannot be written."""
+        failed: list[Result] = []
+        mails: list[Mail] = []
+        for entry in entries:
+            try:
+                mails.append(self._composer.compose(entry))
+            except Unrenderable as error:
+                failed.append(Result(entry["id"], Entry.FAILED, str(error)))
+        return failed, mails
+
+    async def _suppress(self, mails: list[Mail], answers: list[Answer]) -> None:
+        gone = [mail.recipient for mail, answer in zip(mails, answers, strict=True) if answer.hard]
+        if gone:
+            await self._run(self._holding.suppress, gone, "bounce")
+
+    async def _settle_doubts(self) -> None:
+        """Decide about mails of which nobody knows, as far as the mailing's policy and the provider allow."""
+        doubt, provider = Doubt(self._holding.row["duvida"]), self._provider.capability
+        if plan_for(doubt, provider, 0.0) is Plan.HOLD:
+            return
+        after = ""
+        while page := await self._run(self._holding.doubts, after, PAGE):
+            after = page[-1]["id"]
+            decided: dict[str, Entry] = {}
+            for row in page:
+                found = await self._decided(row, plan_for(doubt, provider, float(row["idade"])))
+                if found is not None:
+                    decided[row["id"]] = found
+            if decided:
+                await self._run(self._holding.decide, decided, f"política {doubt}, provedor {provider.name}")
+
+    async def _decided(self, row: Row, plan: Plan) -> Entry | None:
+        if plan is Plan.HOLD or row["attempts"] >= ATTEMPTS:
+            return None
+        if plan is Plan.SEND:
+            return Entry.PENDING
+        told = await self._provider.ask(row["message_id"], row["external_id"])
+        if told is None:
+            return None
+        return Entry.SENT if told else Entry.PENDING
+
+
+def result_of(mail: Mail, answer: Answer, attempts: int) -> Result:
+    """What an answer makes of an entry that was tried `attempts` times."""
+    match answer.fate:
+        case Fate.ACCEPTED:
+            return Result(mail.entry, Entry.SENT, answer.text, answer.external_id)
+        case Fate.UNKNOWN:
+            return Result(mail.entry, Entry.UNKNOWN, answer.text, answer.external_id)
+        case Fate.UNREACHED:
+            return Result(mail.entry, Entry.PENDING, answer.text, counts=False)
+        case Fate.LATER if attempts < ATTEMPTS:
+            return Result(mail.entry, Entry.PENDING, answer.text, due_in=pause_after(attempts))
+        case _:
+            return Result(mail.entry, Entry.FAILED, answer.text)

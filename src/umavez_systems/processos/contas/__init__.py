@@ -1,0 +1,1 @@
+"""After the payer's analysis: demonstrativos, glosas by item, recursos."""

@@ -1,0 +1,92 @@
+"""`umavez console`: the console alone, on this machine or behind a sign-in (X.04)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.conftest import Command
+from tests.console.browser import Forms
+from umavez import Once
+from umavez.console.people import VARIABLE, Users, Who
+
+SAME = {"sec-fetch-site": "same-origin"}
+
+
+@contextmanager
+def started(*words: str, **variables: str) -> Iterator[httpx.Client]:
+    """A client of `umavez console` in a process of its own, on a port that was free."""
+    command = [sys.executable, "-m", "umavez.cli", "console", "--port", "0", *words]
+    import os
+
+    environment = {**os.environ, **variables}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            address = re.search(r"http://[\d.:]+/", line)
+            assert address is not None, line
+            with httpx.Client(base_url=address[0], timeout=60) as client:
+                yield client
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> tuple[str, str]:
+    """A store with one record in doubt: its URL, and the record's place in the console."""
+    url = f"sqlite:///{tmp_path}/loja.db?journal=delete"
+    with Once(url, scope="loja") as once:
+        once.migrate()
+
+        def lost() -> None:
+            raise ConnectionResetError
+
+        with suppress(ConnectionResetError):
+            once.run("charge", key="A-17", call=lost, unknown="hold")
+        (record,) = once.find()
+    return url, f"/records/{record.key.digest.hex()}"
+
+
+def test_it_decides_about_a_store_whose_application_is_not_here(held: tuple[str, str]) -> None:
+    url, place = held
+    with started("--store", url) as client:
+        assert "A-17" in client.get("/unknown").text
+        page = client.get(f"{place}/happened")
+        fields = next(fields for _, fields in Forms(page.text).found if "form" in fields)
+        said = {"result": '{"id": 7, "total": 10}', "reason": "on the statement of the bank"}
+        answer = client.post(f"{place}/happened", data=fields | said, headers=SAME)
+        assert answer.status_code == 303, answer.text
+        assert client.get("/", headers={"host": "evil.example"}).status_code == 403
+    with Once(url, scope="loja") as once:
+        assert once.run("charge", key="A-17", call=lambda: 1, unknown="hold").value == {"id": 7, "total": 10}
+
+
+def test_beyond_this_machine_people_must_sign_in(
+    held: tuple[str, str], command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert VARIABLE in command("console", "--store", held[0], "--host", "0.0.0.0", code=2).stderr  # noqa: S104
+    made = command("console-user", "ana", "--roles", "look+decide", "--password", "a long password")
+    line = made.stdout.strip()
+    assert Users(line).signed_in("ana", "a long password") == Who("ana", frozenset(("look", "decide")))
+    assert "a long password" not in line
+
+    with started("--store", held[0], **{VARIABLE: line}) as client:
+        assert client.get("/").status_code == 401
+
+
+def test_wrong_words_are_said_in_a_sentence(command: Command, tmp_path: Path) -> None:
+    assert "There is no file" in command("console", "--store", f"sqlite:///{tmp_path}/none.db", code=2).stderr
+    assert "12 characters" in command("console-user", "ana", "--password", "short", code=2).stderr
+    assert (
+        "roles are" in command("console-user", "ana", "--roles", "fly", "--password", "a long password", code=2).stderr
+    )

@@ -1,0 +1,110 @@
+"""The console in a real browser: on a desk and on a phone, in both lights, with script and without (X.04)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from tests.console.conftest import doubt
+from tests.umavez_systems.corridas.chromium import page
+from umavez import Once, console
+from umavez.console import loopback
+from umavez.leases import Leases
+from umavez.migration import migrate
+
+PAGES = ("/", "/unknown", "/records", "/messages", "/leases", "/tokens?owner=ana", "/sequences", "/decisions")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Once, str]]:
+    """A console with something in doubt, behind a real server."""
+    url = f"sqlite:///{tmp_path}/c.db?journal=delete"
+    migrate(url)
+    with Once(url, scope="loja") as once:
+        for number in range(3):
+            doubt(once, f"order-{number}", error="503 Service Unavailable: the bank's gateway said nothing for 30 s")
+        doubt(once, "a" * 200, operation="POST /pagamentos")
+        once.run("charge", key="order-9", call=lambda: {"id": 9}, unknown="hold")
+        Leases(once).acquire("nightly-report")
+        app = console(once, authorize=loopback, panels=[])
+        with listening(app) as address:
+            yield once, address
+        app.close()
+
+
+@contextlib.contextmanager
+def listening(app: Any) -> Iterator[str]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    host, port = listener.getsockname()
+    yield f"http://{host}:{port}"
+    server.should_exit = True
+    thread.join(30)
+    listener.close()
+
+
+@pytest.mark.slow
+def test_every_page_works_without_script_and_in_portuguese(served: tuple[Once, str], tmp_path: Path) -> None:
+    once, address = served
+    with page(tmp_path / "browser") as tab:
+        tab.send("Emulation.setScriptExecutionDisabled", value=True)
+        tab.send("Network.enable")
+        tab.send("Network.setExtraHTTPHeaders", headers={"Accept-Language": "pt-BR,pt;q=0.9"})
+        for path in PAGES:
+            tab.open(f"{address}{path}", 360, 740)
+            assert "Visão geral" in tab.look("document.body.innerText"), path
+        tab.open(f"{address}/unknown", 360, 740)
+        tab.shoot(tmp_path / "sem-script-360.png")
+        place = tab.look("document.querySelector('.inbox a.button[href$=\"/not-happened\"]').href")
+        tab.open(place, 360, 740)
+        tab.look("document.querySelector('[name=reason]').value = 'o banco não tem nada'")
+        tab.look("document.querySelector('form.decide').submit()")
+        tab.until("document.querySelector('.notice')?.textContent.includes('a chave está livre')")
+        assert f"{address}/pulse" not in tab.requests, "the script did not run"
+        assert not tab.complaints
+    assert once.run("charge", key="order-0", call=lambda: "ran", unknown="hold").value == "ran"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (360, 740)], ids=["desk", "phone"])
+def test_an_operator_looks_around_and_decides(
+    served: tuple[Once, str], tmp_path: Path, width: int, height: int, theme: str
+) -> None:
+    once, address = served
+    with page(tmp_path / "browser") as tab:
+        for number, path in enumerate(PAGES):
+            mark = "&" if "?" in path else "?"
+            tab.open(f"{address}{path}{mark}theme={theme}&lang=en", width, height)
+            tab.until("document.readyState === 'complete' && !!document.querySelector('main h1')")
+            tab.shoot(tmp_path / f"{number}-{width}-{theme}.png")
+            assert tab.look("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than the screen"
+            assert tab.look("getComputedStyle(document.documentElement).colorScheme") == theme
+        tab.open(f"{address}/unknown", width, height)
+        tab.until("!!document.querySelector('.inbox a.key')")
+        tab.look("[...document.querySelectorAll('.inbox a.button')].find(a => a.href.endsWith('/happened')).click()")
+        tab.until("!!document.querySelector('textarea[name=reason]')")
+        tab.shoot(tmp_path / f"decide-{width}-{theme}.png")
+        assert tab.look("document.documentElement.scrollWidth <= innerWidth"), "the form is wider than the screen"
+        tab.look("document.querySelector('[name=result]').value = '{\"id\": 7}'")
+        tab.look("document.querySelector('[name=reason]').value = 'on the statement of the bank'")
+        tab.look("document.querySelector('button.strong').click()")
+        tab.until("document.querySelector('.notice')?.textContent.includes('recorded as happened')")
+        tab.shoot(tmp_path / f"record-{width}-{theme}.png")
+        assert tab.look("document.documentElement.scrollWidth <= innerWidth"), "the record is wider than the screen"
+        assert not tab.complaints, "nothing was refused by the content security policy, and no script failed"
+        assert {httpx.URL(url).host for url in tab.requests if not url.startswith("data:")} == {"127.0.0.1"}
+    assert once.run("charge", key="order-0", call=lambda: 1, unknown="hold").value == {"id": 7}

@@ -1,0 +1,116 @@
+"""The search language: what it says, and that nothing that is typed can break it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from umavez.console.search import MOST_TEXT, Comparison, Unreadable, parsed
+from umavez.core.key import Key
+from umavez.core.record import Query, Record, Status
+
+KEY = Key("loja", "charge", "A-17")
+RECORD = Record(KEY, "4b7f-1/2", 5, Status.FAILED, 2, 1_000_000, 1_500_000, error="Timeout: the bank said nothing")
+
+
+def test_every_field_of_the_language_is_understood() -> None:
+    search = parsed(
+        "status:unknown op:charge scope:loja key:A-17 attempt:>1 age:>2h updated:<10m error:Timeout "
+        "process:p-9 holder:web-3 -status:success -op:lease"
+    )
+
+    assert (search.status, search.operation, search.scope, search.key) == (Status.UNKNOWN, "charge", "loja", "A-17")
+    assert (search.attempt, search.updated) == (Comparison(">", 1), Comparison("<", 600_000))
+    assert (search.error, search.process, search.holder) == ("Timeout", "p-9", "web-3")
+    assert search.not_status == {Status.SUCCESS}
+    assert search.not_operation == {"lease"}
+    assert search.query(50) == Query(
+        "loja", "charge", "A-17", "p-9", Status.UNKNOWN, 7_200_000, limit=50, newest_first=True
+    )
+
+
+def test_values_may_be_quoted_and_words_stand_alone() -> None:
+    assert parsed('op:"POST /orders"').operation == "POST /orders"
+    assert parsed(r'key:"a \"b\" \\ c"').key == 'a "b" \\ c'
+    assert parsed('"two words"').alone == "two words"
+    assert parsed("8f3a90c1d2e4").alone == "8f3a90c1d2e4"
+    assert parsed("urn:isbn:1").alone == "urn:isbn:1", "a key with a colon is a word"
+    assert parsed("-17").alone == "-17"
+    assert parsed("").alone is None
+    assert parsed("status:lapsed").query(1).lapsed
+
+
+def test_what_the_store_cannot_filter_by_is_sifted_afterwards() -> None:
+    now = 2_000_000
+    for text, wanted in (
+        ("error:timeout", True),
+        ("error:refused", False),
+        ("attempt:2", True),
+        ("attempt:>2", False),
+        ("updated:<10m", True),
+        ("updated:>10m", False),
+        ("holder:4b7f", True),
+        ("holder:web", False),
+        ("-status:failed", False),
+        ("-status:success", True),
+        ("-op:charge", False),
+    ):
+        search = parsed(text)
+        assert search.sifts, text
+        assert search.wanted(RECORD, now) is wanted, text
+    assert not parsed("op:charge age:<1h").sifts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "status:done",
+        "age:2h",
+        "age:>2",
+        "age:>2w",
+        "attempt:many",
+        "updated:x",
+        "key:",
+        '""',
+        'key:"open',
+        "-key:a",
+        "two words",
+        "word op:charge",
+        "x" * (MOST_TEXT + 1),
+        " ".join(["op:a"] * 21),
+        "a\0b",
+    ],
+)
+def test_what_cannot_be_understood_is_said_in_a_sentence(text: str) -> None:
+    with pytest.raises(Unreadable) as refused:
+        parsed(text)
+
+    assert str(refused.value).endswith(".")
+    assert len(str(refused.value)) < 200
+
+
+def test_ten_thousand_random_searches_are_understood_or_refused() -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")  # noqa: T201  # to repeat it
+    chance = random.Random(seed)
+    words = "status: op: -op: -status: key: age:> updated:< attempt: error: 2h 99999999999d unknown lapsed a 0"
+    parts = [*words.split(), *"\"\\:-><é\u202e\ud800%';(\t\n\x1f\ufffd💥 "]
+    understood = 0
+    for number in range(10_000):
+        if number % 2:
+            text = "".join(chance.choice(parts) for _ in range(chance.randrange(30)))
+        else:
+            text = "".join(
+                chr(chance.choice((chance.randrange(128), chance.randrange(0x11_0000))))
+                for _ in range(chance.randrange(60))
+            )
+        try:
+            search = parsed(text)
+        except Unreadable:
+            continue
+        understood += 1
+        search.query(50)
+        search.wanted(RECORD, 2_000_000)
+        assert parsed(search.text) == search, "a search that is shared means the same"
+    assert understood

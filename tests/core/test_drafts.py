@@ -1,0 +1,75 @@
+"""Drafts are made without their constructor, so their order is held here, field by field."""
+
+from __future__ import annotations
+
+from umavez.core.drafts import Intent, claiming, drafted, settling
+from umavez.core.key import Key
+from umavez.core.policy import Policy
+from umavez.core.record import Draft, Record, Settled, Status
+
+KEY = Key("shop", "charge", "42")
+CLAIM = Draft(
+    key=KEY,
+    stamp="me",
+    status=Status.PENDING,
+    claims=True,
+    attempt=3,
+    lease=10_000,
+    keep=None,
+    fingerprint="1:aa",
+    process_instance="instance",
+    activity="activity",
+    settled=None,
+    error=None,
+    progress=None,
+    evidence=None,
+    fresh=False,
+)
+
+
+def test_a_claim_says_each_thing_in_its_field() -> None:
+    intent = Intent(KEY, "1:aa", "instance", "activity")
+
+    assert claiming(intent, Policy("rerun", lease=10), "me", 3) == CLAIM
+
+
+def test_a_settled_draft_says_each_thing_in_its_field() -> None:
+    was = CLAIM._replace(progress="half", error="earlier")
+
+    assert settling(was, "me/1", Settled(True, "1"), 5, "reason", "[1]") == was._replace(
+        stamp="me/1",
+        status=Status.SUCCESS,
+        claims=False,
+        lease=None,
+        keep=5,
+        settled=Settled(True, "1"),
+        error="reason",
+        evidence="[1]",
+    )
+
+
+def test_a_draft_of_a_record_says_what_the_record_says() -> None:
+    record = Record(
+        key=KEY,
+        stamp="old",
+        fence=9,
+        status=Status.UNKNOWN,
+        attempt=4,
+        created_at=1,
+        updated_at=2,
+        lease_until=3,
+        expires_at=4,
+        fingerprint="1:aa",
+        process_instance="instance",
+        activity="activity",
+        settled=Settled(False, "2"),
+        error="error",
+        progress="progress",
+        evidence="evidence",
+    )
+
+    draft = drafted(record, "new")
+
+    alike = set(Draft._fields) & set(Record._fields) - {"stamp"}
+    assert {name: getattr(draft, name) for name in alike} == {name: getattr(record, name) for name in alike}
+    assert (draft.stamp, draft.claims, draft.lease, draft.keep, draft.fresh) == ("new", False, None, None, False)

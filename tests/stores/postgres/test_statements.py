@@ -1,0 +1,57 @@
+"""The statements as texts: whole ones repeat each other's columns, and here they are held together."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from umavez.stores import rows
+from umavez.stores.postgres import statements as sql
+
+TIMES = {"created_at", "updated_at", "lease_until", "expires_at"}
+READ = ", ".join(
+    f"(date_part('epoch', c.{name}) * 1000)::bigint" if name in TIMES else f"c.{name}" for name in rows.READ.split(", ")
+)
+GATE = re.compile(r"gate AS MATERIALIZED \( SELECT CASE .*? END AS opened \), ")
+
+
+@pytest.mark.parametrize("name", ["INSERT", "UPDATE", "JOINED_INSERT", "JOINED_UPDATE", "BATCH", "SEEN", "FOUND"])
+def test_a_record_is_read_in_the_order_of_rows(name: str) -> None:
+    assert getattr(sql, name).count(READ) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "times"), [("INSERT", 1), ("UPDATE", 1), ("JOINED_INSERT", 1), ("JOINED_UPDATE", 1), ("BATCH", 2)]
+)
+def test_a_draft_is_written_in_the_order_of_rows(name: str, times: int) -> None:
+    inserted = f"( {rows.KEY}, fence, created_at, updated_at, {rows.WRITE} )"
+    updated = f"( {rows.WRITE} ) = ROW("
+
+    assert getattr(sql, name).count(inserted) + getattr(sql, name).count(updated) == times
+
+
+def test_a_draft_takes_the_same_parameters_wherever_it_is_written() -> None:
+    drafts = {
+        re.search(r"(\$6::text, .*\$18::text)", text)[1]  # type: ignore[index]  # there, or the test fails
+        for text in (sql.INSERT, sql.UPDATE, sql.JOINED_INSERT, sql.JOINED_UPDATE)
+    }
+
+    assert len(drafts) == 1
+    assert re.findall(r"\$(\d+)", drafts.pop()) == [str(number) for number in range(6, 19)]
+
+
+@pytest.mark.parametrize(("joined", "plain"), [("JOINED_INSERT", "INSERT"), ("JOINED_UPDATE", "UPDATE")])
+def test_a_joined_swap_is_the_plain_one_behind_a_gate(joined: str, plain: str) -> None:
+    opened, gates = GATE.subn("", getattr(sql, joined))
+    opened = opened.replace("FROM now, gate WHERE gate.opened AND ", "FROM now WHERE ")
+
+    assert gates == 1
+    assert opened == getattr(sql, plain)
+
+
+def test_what_a_batch_unpacks_is_what_it_is_given() -> None:
+    arrays, names = re.findall(r"unnest\( (.*?) \) AS u \( (.*?) \)", sql.BATCH)[0]
+
+    assert re.findall(r"\$(\d+)", arrays) == [str(number) for number in range(2, 22)]
+    assert len(names.split(", ")) == 20

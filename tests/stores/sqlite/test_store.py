@@ -1,0 +1,125 @@
+"""What only the SQLite store has: its file, its journal, its thread, and forks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from umavez import AsyncOnce, ConfigurationError, Once, StoreUnavailable
+from umavez.stores.sqlite import store as module
+
+
+def test_the_file_is_durable_and_its_view_is_readable(tmp_path: Path) -> None:
+    once = Once(f"sqlite:///{tmp_path}/r.db", scope="shop")
+    once.run("pay", key="1", call=lambda: 1, unknown="rerun")
+
+    with once.store.file.writing() as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        (shown,) = connection.execute("SELECT created_at FROM idempotency_records_readable").fetchone()
+    assert shown.endswith("Z")
+    once.close()
+
+
+def test_the_seeds_indexes_and_columns_exist(tmp_path: Path) -> None:
+    """S3.01: every column of the seed's table and its four indexes."""
+    once = Once(f"sqlite:///{tmp_path}/r.db", scope="shop")
+    once.migrate()
+    once.close()
+    connection = sqlite3.connect(tmp_path / "r.db")
+    columns = {row[1] for row in connection.execute("PRAGMA table_xinfo(idempotency_records)")}
+    indexes = {row[1]: row[2] for row in connection.execute("PRAGMA index_list(idempotency_records)")}
+    connection.close()
+
+    seed = "id idempotency_key process_instance_id activity_id operation_name status result_data error_message"
+    assert {*seed.split(), "retry_count", "created_at", "updated_at", "expires_at"} <= columns
+    assert indexes["idx_digest"] == 1
+    assert {"idx_idempotency_key", "idx_process_instance", "idx_created_at", "idx_expires_at"} <= set(indexes)
+
+
+def test_a_newer_schema_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
+    once = Once(f"sqlite:///{tmp_path}/r.db", scope="shop")
+    once.migrate()
+    once.close()
+    connection = sqlite3.connect(tmp_path / "r.db")
+    connection.execute("UPDATE umavez_meta SET value = 99 WHERE name = 'schema'")
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(Exception, match="version 99"):
+        Once(f"sqlite:///{tmp_path}/r.db", scope="shop").migrate()
+
+
+def test_a_folder_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="check the folder"):
+        Once(f"sqlite:///{tmp_path}/nowhere/r.db", scope="shop").migrate()
+
+
+def test_a_busy_file_is_told_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_SECONDS", 0.05)
+    once = Once(f"sqlite:///{tmp_path}/r.db?journal=delete", scope="shop")
+    once.migrate()
+    holder = sqlite3.connect(tmp_path / "r.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    ran: list[int] = []
+
+    with pytest.raises(StoreUnavailable, match="locked"):
+        once.run("pay", key="1", call=lambda: ran.append(1), unknown="rerun")
+    holder.execute("ROLLBACK")
+    holder.close()
+
+    assert ran == []
+    assert once.run("pay", key="1", call=lambda: "now", unknown="rerun").value == "now"
+    once.close()
+
+
+@pytest.mark.skipif(module.WAL_IS_SAFE, reason="this SQLite has no WAL race to guard against")
+def test_joining_a_wal_file_on_an_old_library_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    once = Once(f"sqlite:///{tmp_path}/r.db", scope="shop")
+    once.migrate()
+    connection = sqlite3.connect(tmp_path / "r.db")
+
+    with pytest.raises(ConfigurationError, match="journal=delete"), once.joined(connection, "pay", key="1"):
+        pass
+    connection.close()
+    once.close()
+
+
+def test_a_long_search_keeps_no_look_at_a_record_waiting(tmp_path: Path) -> None:
+    """A loop looks at records itself: behind a search through a large table it would stand still with all its tasks."""
+    with Once(f"sqlite:///{tmp_path}/r.db", scope="shop") as once:
+        once.run("pay", key="1", call=lambda: 1, unknown="rerun")
+        file = once.store.file  # type: ignore[attr-defined]  # a SQLite store
+        with file._search_lock, ThreadPoolExecutor(1) as other:
+            assert other.submit(once.get, "pay", "1").result(10) is not None
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_tasks_go_on_in_a_forked_child(tmp_path: Path, journal: str) -> None:
+    url = f"sqlite:///{tmp_path}/r.db?journal={journal}"
+
+    async def run(once: AsyncOnce, key: str) -> str:
+        async def call() -> str:
+            return key
+
+        return (await once.run("pay", key=key, call=call, unknown="rerun")).value
+
+    once = AsyncOnce(url, scope="shop")
+    loop = asyncio.new_event_loop()
+    assert loop.run_until_complete(run(once, "parent")) == "parent"
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if asyncio.run(asyncio.wait_for(run(once, "child"), 10)) == "child" else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert loop.run_until_complete(run(once, "child")) == "child"
+    loop.run_until_complete(once.close())
+    loop.close()

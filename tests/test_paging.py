@@ -1,0 +1,34 @@
+"""Once.find page by page."""
+
+from __future__ import annotations
+
+import asyncio
+
+from umavez import AsyncOnce, Once, Record, open_async_store, open_store
+from umavez.testing import ManualClock
+
+
+def test_the_last_record_of_a_page_leads_to_the_next() -> None:
+    with Once(open_store("memory:", clock=ManualClock()), scope="shop") as once:
+        for number in range(5):
+            once.run("pay", key=number, call=lambda: None, unknown="rerun")
+        found: list[Record] = []
+        while page := once.find(limit=2, after=found[-1] if found else None):
+            found += page
+        assert sorted(record.key.value for record in found) == list("01234")
+        assert once.find(newest_first=True) == found[::-1]
+
+
+def test_the_same_for_tasks() -> None:
+    async def look() -> None:
+        async with AsyncOnce(open_async_store("memory:", clock=ManualClock()), scope="shop") as once:
+
+            async def call() -> None: ...
+
+            for number in range(3):
+                await once.run("pay", key=number, call=call, unknown="rerun")
+            first = await once.find(limit=2)
+            rest = await once.find(after=first[-1])
+            assert sorted(record.key.value for record in first + rest) == list("012")
+
+    asyncio.run(look())

@@ -1,0 +1,19 @@
+"""Previews: templates are kept, checked and shown before anything is sent."""
+
+from __future__ import annotations
+
+import httpx
+
+from tests.umavez_systems.mailing.conftest import send
+
+
+def test_templates_are_kept_checked_and_previewed(client: httpx.Client) -> None:
+    body = {"assunto": "Oi {{ nome }}", "texto": "{{ nome }}, {{ cidade }}", "html": "<b>{{ nome }}</b>"}
+    assert client.put("/mailings/modelos/carta", json=body).status_code == 200
+    assert client.put("/mailings/modelos/ruim", json={**body, "texto": "{% for a in b %}"}).status_code == 422
+    assert [one["nome"] for one in client.get("/mailings/modelos").json()["itens"]] == ["carta"]
+    refused = send(client, "a.csv", "email,nome\na@b.com,Ana\n", template="carta")
+    assert (refused.status_code, refused.json()["faltam"]) == (422, ["cidade"])
+    made = send(client, "a.csv", "email,nome,cidade\na@b.com,<Ana>,Natal\n", template="carta").json()["mailingId"]
+    shown = client.get(f"/mailings/{made}/previa").json()["itens"]
+    assert shown == [{"email": "a@b.com", "assunto": "Oi <Ana>", "texto": "<Ana>, Natal", "html": "<b>&lt;Ana&gt;</b>"}]

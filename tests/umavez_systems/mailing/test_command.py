@@ -1,0 +1,51 @@
+"""`umavez mailing`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.umavez_systems.mailing.far import Far, work
+from umavez_systems.mailing.ports import Answer, Fate
+from umavez_systems.settings import Settings
+from umavez_systems.web import Carrier
+
+
+def test_commands_say_what_they_did(tmp_path: Path, prepared: Path) -> None:
+    import shutil
+
+    from typer.testing import CliRunner
+
+    from umavez_systems.mailing.command import group
+
+    shutil.copy(prepared, tmp_path / "c.db")
+    where = ["--database", f"sqlite:///{tmp_path}/c.db"]
+    (tmp_path / "lista.csv").write_text("email\na@b.com\nruim\n")
+
+    def run(*words: str, fails: bool = False) -> str:
+        done = CliRunner().invoke(group, [*words, *where])
+        assert (done.exit_code != 0) == fails, (words, done.output, done.exception)
+        return done.output or str(done.exception)
+
+    made = run("upload", str(tmp_path / "lista.csv"), "--assunto", "Oi").split()
+    assert made[1:] == ["QUEUED", "created"]
+    assert "already there" in run("upload", str(tmp_path / "lista.csv"))
+    assert "lista.csv" in run("list")
+    assert json.loads(run("list", "--json"))["itens"][0]["mailingId"] == made[0]
+    assert "PAUSED" in run("pause", made[0])
+    assert "QUEUED" in run("resume", made[0])
+    carrier = Carrier(Settings(database=where[1].replace("--database ", "")))
+    work(carrier, made[0], Far(a=Answer(Fate.UNKNOWN, "?")))
+    entry = carrier.mailing.cases.entries("local", made[0], "UNKNOWN", "", 1)[0]["id"]
+    carrier.close()
+    assert "a@b.com  SENT" in run("resolve", made[0], entry, "--resultado", "enviado", "--by", "ana", "--reason", "vi")
+    assert "SENT" in run("show", made[0], "--follow")
+    run("report", made[0], "--output", str(tmp_path / "r.csv"))
+    assert (tmp_path / "r.csv").read_text().count("\n") == 3
+    assert "0 entries" in run("resend", made[0])
+    assert "0 mailing(s)" in run("recover")
+    (tmp_path / "fora.txt").write_text("x@y.com\n")
+    assert "1 addresses" in run("suppress", "import", str(tmp_path / "fora.txt"))
+    assert run("suppress", "export") == "x@y.com,manual\n"
+    assert "SENT" in run("cancel", made[0], fails=True)
+    assert "Não há mailing" in run("show", "nada", fails=True)

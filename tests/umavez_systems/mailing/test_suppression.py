@@ -1,0 +1,105 @@
+"""Suppression: links, lists and reports that keep an address from being written to."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+
+from tests.umavez_systems.mailing.conftest import query, send
+from tests.umavez_systems.mailing.far import Far, mailed, work
+from umavez_systems.mailing.ports import Answer, Fate
+from umavez_systems.mailing.suppression import bounce_of, entry_of
+from umavez_systems.web import Carrier
+
+
+def test_unsubscribing_takes_one_click_and_a_get_asks_first(client: httpx.Client, beside: Carrier) -> None:
+    mailed(client, beside, "email\na@b.com\n")
+    letter = client.get("/mailings/caixa").json()["itens"][0]
+    headers = dict(client.get(f"/mailings/caixa/{letter['id']}").json()["cabecalhos"])
+    link = re.sub(r"^<https?://[^/]+|>$", "", headers["List-Unsubscribe"])
+    assert "Descadastrar" in client.get(link).text
+    assert query(beside.settings, "SELECT count(*) FROM mailing_suppressions") == [(0,)]
+    for _ in range(2):
+        assert client.post(link, data={"List-Unsubscribe": "One-Click"}).status_code == 200
+    assert query(beside.settings, "SELECT email, motivo FROM mailing_suppressions") == [("a@b.com", "descadastro")]
+    assert client.get(link[:-1] + ("0" if link[-1] != "0" else "1")).status_code == 404
+    far = Far()
+    other = send(client, "b.csv", "email\na@b.com\nc@b.com\n").json()["mailingId"]
+    work(beside, other, far)
+    assert far.times() == {"c@b.com": 1}
+    assert client.get(f"/mailings/{other}").json()["entradas"]["SUPPRESSED"] == 1
+
+
+def test_suppression_is_listed_added_and_removed(client: httpx.Client) -> None:
+    assert client.post("/mailings/supressao", json={"emails": ["A@b.com", "c@d.com"]}).json() == {"novas": 2}
+    assert client.post("/mailings/supressao", json={"emails": ["nada"]}).status_code == 422
+    assert [one["email"] for one in client.get("/mailings/supressao").json()["itens"]] == ["a@b.com", "c@d.com"]
+    assert client.delete("/mailings/supressao/a@b.com").status_code == 200
+    assert client.delete("/mailings/supressao/a@b.com").status_code == 404
+
+
+def test_an_address_is_suppressed_however_it_is_written(client: httpx.Client, beside: Carrier) -> None:
+    assert client.post("/mailings/supressao", json={"emails": [" Ana@EXÄMPLE.com "]}).json() == {"novas": 1}
+    assert client.post("/mailings/supressao", json={"emails": ["ana@xn--exmple-cua.com"]}).json() == {"novas": 0}
+    far = Far()
+    mailed(client, beside, "email\nana@exämple.com\nb@b.com\n", far)
+    assert far.times() == {"b@b.com": 1}
+    assert client.delete("/mailings/supressao/ana@exämple.com").status_code == 200
+
+
+MAIL = {"Content-Type": "message/rfc822"}
+
+
+DSN = """From: mailer@x.com\r\nSubject: failure\r\nMIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary=b
+
+--b
+Content-Type: text/plain
+
+sorry
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; x.com
+
+Final-Recipient: rfc822; a@b.com
+Action: {action}
+Status: {status}
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+
+--b
+Content-Type: text/rfc822-headers
+
+Message-ID: {message_id}
+
+--b--
+"""
+
+
+def test_bounces_and_complaints_come_back(client: httpx.Client, beside: Carrier) -> None:
+    mailing = mailed(client, beside, "email\na@b.com\nb@b.com\nc@b.com\n", Far(c=Answer(Fate.UNKNOWN, "?")))
+    rows = client.get(f"/mailings/{mailing}/entries").json()["itens"]
+    names = {row["email"]: row["messageId"] for row in rows}
+    dsn = DSN.replace("\r\n", "\n").replace("\n", "\r\n")
+    bounce = dsn.format(action="failed", status="5.1.1", message_id=names["a@b.com"])
+    assert client.post("/mailings/retornos/dsn", content=bounce, headers=MAIL).status_code == 200
+    late = dsn.format(action="delayed", status="4.4.1", message_id=names["b@b.com"])
+    assert client.post("/mailings/retornos/dsn", content=late, headers=MAIL).status_code == 422
+    assert client.get(f"/mailings/{mailing}").json()["status"] == "PAUSED"
+    for body in (
+        {"tipo": "email.delivered", "messageId": names["c@b.com"]},
+        {"tipo": "complained", "messageId": names["b@b.com"]},
+    ):
+        assert client.post("/mailings/retornos", json=body).status_code == 200
+    for unknown in ({"messageId": "<x@y>"}, {"entrada": "nada"}, {"entrada": mailing}):
+        assert client.post("/mailings/retornos", json={"tipo": "bounced", **unknown}).status_code == 404
+    shown = client.get(f"/mailings/{mailing}").json()
+    assert (shown["status"], shown["motivo"]) == ("SENT", None)  # the last doubt was answered
+    assert (shown["entradas"]["FAILED"], shown["entradas"]["SENT"], shown["conservacao"]["confere"]) == (1, 2, True)
+    assert query(beside.settings, "SELECT email, motivo FROM mailing_suppressions ORDER BY 1") == [
+        ("a@b.com", "bounce"),
+        ("b@b.com", "reclamacao"),
+    ]
+    assert bounce_of(b"Subject: oi\r\n\r\nnada") is None
+    assert entry_of("<nada>") is None

@@ -1,0 +1,88 @@
+"""The routes around a mailing: report, progress, pages of entries, decisions, mailbox."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import httpx
+import pytest
+
+from tests.umavez_systems.mailing.far import Far, mailed
+from umavez_systems.mailing.ports import Answer, Fate
+from umavez_systems.web import Carrier
+
+
+def test_the_report_is_a_ledger_that_no_spreadsheet_runs(client: httpx.Client, beside: Carrier) -> None:
+    mailing = mailed(client, beside, "email\na@b.com\n=cmd|' /C calc'!A0\n+1@b.com\n")
+    answer = client.get(f"/mailings/{mailing}/relatorio.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(row["email"], row["status"], row["tentativas"]) for row in rows] == [
+        ("a@b.com", "SENT", "1"),
+        ("'=cmd|' /c calc'!a0", "INVALID", "0"),
+        ("'+1@b.com", "SENT", "1"),
+    ]
+    assert rows[0]["external_id"]
+
+
+def test_progress_comes_as_events_and_ends(client: httpx.Client, beside: Carrier) -> None:
+    mailing = mailed(client, beside, "email\na@b.com\nb@b.com\n")
+    with client.stream("GET", f"/mailings/{mailing}/progresso") as answer:
+        text = answer.read().decode()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = json.loads(re.findall(r"event: progresso\ndata: (.*)", text)[-1])
+    assert (told["status"], told["entradas"]["SENT"]) == ("SENT", 2)
+    assert "event: fim" in text
+
+
+def test_entries_are_paged_in_the_order_of_the_lines(client: httpx.Client, beside: Carrier) -> None:
+    people = [f"u{number}@b.com" for number in (5, 3, 4, 1, 2)]
+    mailing = mailed(client, beside, "email\n" + "\n".join(people) + "\nruim\n")
+    first = client.get(f"/mailings/{mailing}/entries", params={"limite": 4}).json()
+    rest = client.get(f"/mailings/{mailing}/entries", params={"limite": 4, "depois": first["proximo"]}).json()
+    assert [one["email"] for one in first["itens"] + rest["itens"]] == [*people, "ruim"]
+    bad = client.get(f"/mailings/{mailing}/entries", params={"status": "INVALID"}).json()["itens"]
+    assert [(one["email"], one["linha"]) for one in bad] == [("ruim", 7)]
+    assert client.get(f"/mailings/{mailing}/entries", params={"status": "NADA"}).status_code == 422
+    assert client.get(f"/mailings/{mailing}/entries", params={"depois": "x"}).status_code == 422
+
+
+def test_people_resolve_over_http(client: httpx.Client, beside: Carrier) -> None:
+    mailing = mailed(client, beside, "email\na@b.com\n", Far(a=Answer(Fate.UNKNOWN, "?")))
+    entry = client.get(f"/mailings/{mailing}/entries", params={"status": "UNKNOWN"}).json()["itens"][0]["id"]
+    where = f"/mailings/{mailing}/entries/{entry}/resolver"
+    assert client.post(where, json={"resultado": "enviado"}).status_code == 422
+    done = client.post(where, json={"resultado": "enviado", "por": "ana", "motivo": "vi"})
+    assert (done.status_code, done.json()["status"]) == (200, "SENT")
+    assert client.post(where, json={"resultado": "enviado", "por": "ana", "motivo": "vi"}).status_code == 409
+    shown = client.get(f"/mailings/{mailing}").json()
+    assert (shown["status"], shown["conservacao"]["confere"]) == ("SENT", True)
+    assert client.post(f"/mailings/{mailing}/pausar").status_code == 409
+    assert (
+        client.post(
+            f"/mailings/{mailing}/reenviar", content=b"{", headers={"Content-Type": "application/json"}
+        ).status_code
+        == 400
+    )
+
+
+def test_a_mail_in_the_mailbox_is_shut_in(client: httpx.Client, beside: Carrier) -> None:
+    mailed(client, beside, "email\na@b.com\n", html="<script>alert(1)</script><p>oi", assunto="Olá")
+    letter = client.get("/mailings/caixa").json()["itens"][0]
+    assert (letter["assunto"], letter["destinatario"]) == ("Olá", "a@b.com")
+    page = client.get(f"/mailings/caixa/{letter['id']}/html")
+    assert "sandbox" in page.headers["content-security-policy"]
+    assert client.get("/mailings/caixa/999999").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")]
+)
+def test_the_page_and_its_parts_are_served(client: httpx.Client, path: str, kind: str) -> None:
+    answer = client.get(f"/mailing{path}")
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, kind)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.content
