@@ -16,16 +16,17 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 
 import aio_pika
 import psycopg
 
 from tests.servers import KINDS, Found, Run
 from umavez.messaging import Database, Message, Outbox, Relay, RelaySettings
-from umavez.messaging.backlog import Backlog
 from umavez.messaging.rabbitmq import RabbitBroker, Topology
-from umavez.messaging.rabbitmq_topology import declare_exchange, declare_queues
-from umavez.sql import Dialect
+from umavez.messaging.rabbitmq.topology import declare_exchange, declare_queues
+from umavez.messaging.tables.backlog import Backlog
+from umavez.sql.connection import Dialect
 
 BATCH = 500
 BODY = '{"order":"%d","amount":"10.00","currency":"BRL","note":"a body of about a hundred bytes, as events are"}'
@@ -145,11 +146,11 @@ async def groups_against_singles(store: str, many: int) -> str:
 
     async def claimed() -> list[int]:
         fill(store, many)
-        return [row.seq for row in await database.run(backlog.claim(many, 600_000, "bench"))]
+        return [row.seq for row in await database.run(lambda: backlog.claim(many, 600_000, "bench"))]
 
     async def marked(groups: Sequence[Sequence[int]]) -> None:
         for group in groups:
-            await database.run(backlog.done(group, "bench"), atomic=False)
+            await database.run(partial(backlog.done, group, "bench"), atomic=False)
 
     seqs = await claimed()
     single = many / await timed(marked([[seq] for seq in seqs]))

@@ -47,7 +47,7 @@ function request()
   if "{keys}" == "none" then return wrk.format("{method}", "{path}") end
   wrk.headers["Idempotency-Key"] = key
   return wrk.format("{method}", "{path}", nil,
-    '{{"nome": "João Silva", "email": "' .. key .. '@example.com", "documento": "123.456.789-09"}}')
+    '{{"nome": "João Silva", "email": "' .. key .. '@example.com"}}')
 end
 """
 BARE = """

@@ -19,8 +19,9 @@ from bench.engine.load import RESULT
 from bench.engine.subjects import Subject
 from umavez.core.key import Key
 from umavez.core.record import Draft, Settled, Status
-from umavez.stores import mariadb_sql, sqlite_sql
+from umavez.stores.mariadb import statements as mariadb_sql
 from umavez.stores.rows import key_of, values_of
+from umavez.stores.sqlite import statements as sqlite_sql
 
 BODY = json.dumps(RESULT, separators=(",", ":"))
 LEASE, KEEP = 30_000, 86_400_000
@@ -44,7 +45,7 @@ class Sqlite(Subject):
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.executescript(files("umavez.stores").joinpath("schema/sqlite.sql").read_text())
+        self._connection.executescript(files("umavez.stores.sqlite").joinpath("schema.sql").read_text())
         self._lock = threading.Lock()
 
     def first(self, key: str) -> None:
@@ -55,7 +56,7 @@ class Sqlite(Subject):
             run("BEGIN IMMEDIATE")
             fence = run(sqlite_sql.NEXT_FENCES, (1,)).fetchone()[0]
             claimed = values_of(new, now + LEASE, None)
-            run(sqlite_sql.INSERT, (*key_of(new.key), fence, now, now, *claimed)).fetchone()
+            run(sqlite_sql.INSERT, (*key_of(new.key), fence, fence, now, now, *claimed)).fetchone()
             run("COMMIT")
         with self._lock:
             run("BEGIN IMMEDIATE")

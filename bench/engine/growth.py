@@ -25,7 +25,10 @@ _LOAD = (
     " now() + CASE WHEN number <= %(expired)s THEN interval '-1 day' ELSE interval '1 day' END, true, %(body)s"
     " FROM generate_series(1, %(rows)s::bigint) AS number"
 )
-_INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'idempotency_records'"
+_INDEXES = (
+    "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'idempotency_records'"
+    " AND indexname NOT IN (SELECT conname FROM pg_constraint)"
+)
 
 
 def loaded(url: str, rows: int, expired: int = 0) -> None:

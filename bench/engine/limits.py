@@ -17,7 +17,7 @@ from bench.engine.bare import BODY, KEEP, LEASE
 from bench.engine.load import RESULT, Measured, cpu_of
 from bench.engine.servers import Servers
 from umavez import Once
-from umavez.stores import postgres_sql
+from umavez.stores.postgres import statements as postgres_sql
 
 CLIENTS = (1, 8, 32, 128)
 """Numbers of clients at which the C tools are tried; from 32 callers on, umavez is held against their best."""
