@@ -36,11 +36,13 @@ PAUSES = (0.1, 0.5)
 KILLS = 100
 """About how many workers die in a run."""
 RATES = {
-    "queda/antes": 0.10,
-    "queda/depois": 0.12,
+    "queda/antes": 0.09,
+    "queda/depois": 0.11,
     "meia/depois": 0.03,
     "500/antes": 0.02,
     "500/depois": 0.02,
+    "429/antes": 0.01,
+    "429/depois": 0.01,
     "lixo/depois": 0.01,
 }
 PATIENCE = 240.0

@@ -81,6 +81,8 @@ class Papel:
             answer = self._process(ato)
         if fault == "depois":
             raise SemResposta("lost after")
+        if fault == "feita e ocupada":
+            raise Ocupada("busy, says a gateway, after it was processed", 0.0)
         return answer
 
     def arrive(self) -> None:

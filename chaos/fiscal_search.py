@@ -40,7 +40,7 @@ from umavez_systems.settings import Settings
 
 T = TypeVar("T")
 WHY = "Pedido desfeito pelo cliente"
-SENDS = ("ok", "antes", "depois", "nada", "ocupada", "duplicada", "tarde")
+SENDS = ("ok", "antes", "depois", "nada", "ocupada", "feita e ocupada", "duplicada", "tarde")
 ASKS = ("ok", "muda")
 ROUNDS = 12
 WHERE = Endereco("Rua Um", "1", "Centro", "3550308", "Sao Paulo", "SP", "01001000")

@@ -6,22 +6,21 @@ import json
 import re
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Any
 
 from umavez import AlreadySettled, NoSuchRecord, OperationInProgress, fingerprint
 from umavez_systems.database import Connection, Database, Duplicate, Row
 from umavez_systems.fiscal import database as tables
 from umavez_systems.fiscal.atos.records import Cadeia, Conflito, Registro, resumo_de
-from umavez_systems.fiscal.atos.steps import Contexto, Veredito, ato_da_linha
+from umavez_systems.fiscal.atos.steps import Contexto, Cumprido, Veredito, ato_da_linha
 from umavez_systems.fiscal.domain import ABERTOS, Acao, Estado, Origem, Pedido, Tipo
 from umavez_systems.fiscal.operations import Atos
 from umavez_systems.fiscal.organizations import Organizacoes, identidade
 from umavez_systems.fiscal.ports import Ato, Montado, Numerado
-from umavez_systems.fiscal.rules import deadlines
+from umavez_systems.fiscal.rules.deadlines import brasilia
 from umavez_systems.fiscal.rules.identifiers import invalid, sortear_cnf
+from umavez_systems.fiscal.rules.orders import conteudo
 from umavez_systems.principals import scoped_key
 from umavez_systems.problems import Problem
 
@@ -65,7 +64,7 @@ class Fiscal:
 
     def emitir(self, caller: Caller, pedido: Pedido) -> Resultado:
         """Emit once per key: numbered, signed and stored first, then sent. A repeat shows the document as it is now."""
-        mark = fingerprint({"documento": _content(pedido)})
+        mark = fingerprint({"documento": conteudo(pedido)})
         row, repeated = self._registered(caller, pedido, mark)
         if row["estado"] in FINAL:
             return Resultado(row, Origem.CACHE if repeated else row["origem"], repeated)
@@ -85,11 +84,12 @@ class Fiscal:
             known = {**row, "agora": now} if self._dialect.one_statement else None
             written = Contexto(row["org_id"], ato_da_linha(row), row["id"], anotado=noted, conhecida=known)
         done = self.atos.cumprir(Acao.EMITIR, row["org_id"], row["id_idempotencia"], written)
-        if not done or written is None or written.linha is None:
+        if done is Cumprido.ABERTO or written is None or written.linha is None:
             row = self.documento(caller.principal, row["id"])
         else:
             row = written.linha
-        return Resultado(row, row["origem"], repeated)
+        found = Origem.CACHE if repeated and done is Cumprido.REPETIDO else row["origem"]
+        return Resultado(row, found, repeated)
 
     def _registered(self, caller: Caller, pedido: Pedido, mark: str) -> tuple[Row, bool]:
         """The key's document: there already, or made now. UNIQUE decides between two at once, and no number is lost."""
@@ -135,7 +135,7 @@ class Fiscal:
         number = self.atos.numeracao.proximo(connection, org_id, pedido.tipo.modelo, pedido.serie)
         now, quiet = self.atos.governador.agora(connection, org_id)
         sent = pedido.modo in ENVIADOS and not quiet
-        moment = _brasilia(now)
+        moment = brasilia(now)
         mode = self._tp_emis(pedido, org_id)
         late = moment if mode != "1" else None
         made = authority.montar(Numerado(pedido, number, sortear_cnf(number), moment, mode, late))
@@ -168,7 +168,7 @@ class Fiscal:
     ) -> tuple[Any, ...]:
         # An organisation's environment stands in its natural key: the simulator and homologation share nothing.
         place = self.organizacoes.linha(caller.principal, pedido.organizacao)["ambiente"]
-        order = json.dumps(_content(pedido), ensure_ascii=False)
+        order = json.dumps(conteudo(pedido), ensure_ascii=False)
         now = chain.agora
         soon = now + int(self.atos.termos.settle * 1000)
         head = (chain.documento, org_id, caller.principal, column, mark, pedido.tipo.value, pedido.tipo.modelo)
@@ -246,19 +246,26 @@ class Fiscal:
         if row["estado"] == Estado.CANCELADO:
             return Resultado(row, Origem.CACHE, True)
         act = self._cancellation(row, justificativa, versao, substituta)
+        if act is None:  # somebody else's came first, between our look and our lock
+            return Resultado(self.documento(caller.principal, number), Origem.CACHE, True)
         done = self.atos.cumprir(Acao.CANCELAR, row["org_id"], act["nome"])
-        if not done:
+        if done is Cumprido.ABERTO:
             self._revert(row["org_id"], act["nome"])
         row = self.documento(caller.principal, number)
         if row["estado"] == Estado.AUTORIZADO:
             raise self._not_cancelled(row, act["nome"])
         return Resultado(row, row["origem"])
 
-    def _cancellation(self, seen: Row, justificativa: str, versao: int, substituta: str | None) -> Row:
-        """The stored cancellation, the document pending. Raises 409 problems; a repeat finds what is there."""
+    def _cancellation(self, seen: Row, justificativa: str, versao: int, substituta: str | None) -> Row | None:
+        """The stored cancellation, the document pending; None when it is cancelled. A repeat finds what is there.
+
+        Raises 409 problems.
+        """
         with self.database.transaction() as connection:
             row = self._held(connection, seen["id"])
             record = Registro(connection, row)
+            if record.estado is Estado.CANCELADO:
+                return None
             if record.estado not in (Estado.AUTORIZADO, Estado.CANCELAMENTO_PENDENTE):
                 detail = f"Documento em estado {record.estado} não pode ser cancelado."
                 raise Problem(409, "transicao-invalida", "Estado não permite", detail, estado=record.estado.value)
@@ -271,7 +278,7 @@ class Fiscal:
                 raise Conflito(row["versao"])
             if made is None:
                 authority = self.organizacoes.autoridade(row["org_id"], Tipo(row["tipo"]))
-                moment = _brasilia(record.agora)
+                moment = brasilia(record.agora)
                 note, protocol = ato_da_linha(row), row["protocolo"] or ""
                 ato = authority.montar_cancelamento(note, protocol, justificativa, moment, substituta)
                 made = self._store_act(connection, row["org_id"], row["id"], ato, record.agora)
@@ -336,7 +343,7 @@ class Fiscal:
             raise Problem(409, "cartas-demais", "Cartas de correção demais", "Uma nota aceita até 20 cartas.")
         record = Registro(connection, row)
         authority = self.organizacoes.autoridade(row["org_id"], Tipo(row["tipo"]))
-        ato = authority.montar_correcao(ato_da_linha(row), text, sequence, _brasilia(record.agora))
+        ato = authority.montar_correcao(ato_da_linha(row), text, sequence, brasilia(record.agora))
         record.cadeia.anotar("bytes", {"acao": "corrigir", "id": ato.nome, "sha256": resumo_de(ato.xml)})
         made = self._store_act(connection, row["org_id"], row["id"], ato, record.agora)
         record.gravar()
@@ -369,31 +376,6 @@ class Fiscal:
             self.atos.perguntar(Acao.EMITIR, row["org_id"], row["id_idempotencia"])
         row = self.documento(caller.principal, number)
         return Resultado(row, row["origem"])
-
-
-def _content(pedido: Pedido) -> Any:
-    """An order as it is kept and compared; without a service it is written as it was before there were any."""
-    found = _plain(pedido)
-    if pedido.servico is None:
-        del found["servico"]
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: exact numbers as text, parts of an order by their names."""
-    if is_dataclass(value):
-        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
-    if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return f"{value:f}" if isinstance(value, Decimal) else value
-
-
-def _brasilia(now: int) -> str:
-    """A moment as the layouts write it, to the second."""
-    moment = datetime.fromtimestamp(now // 1000, UTC).astimezone(deadlines.BRASILIA)
-    return moment.isoformat(timespec="seconds")
 
 
 def _ato(tipo: Tipo, mode: str, made: Montado) -> Ato:

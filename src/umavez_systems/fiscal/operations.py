@@ -36,12 +36,12 @@ from umavez_systems.fiscal.atos.emission import Emissao
 from umavez_systems.fiscal.atos.events import Cancelamento, Correcao, Epec
 from umavez_systems.fiscal.atos.governor import STATUS, Governador, Limites
 from umavez_systems.fiscal.atos.records import Conflito
-from umavez_systems.fiscal.atos.steps import BLOQUEIO, PARADA, Conclusao, Contexto, Passo, Regras, Veredito
+from umavez_systems.fiscal.atos.steps import BLOQUEIO, PARADA, Conclusao, Contexto, Cumprido, Passo, Regras, Veredito
 from umavez_systems.fiscal.atos.voiding import Inutilizacao
 from umavez_systems.fiscal.domain import Acao, Desfecho
 from umavez_systems.fiscal.numbering import Numeracao
 from umavez_systems.fiscal.organizations import Organizacoes
-from umavez_systems.fiscal.ports import AutoridadeError, NadaEnviado, Ocupada, Recusada, Resposta, SemResposta
+from umavez_systems.fiscal.ports import Ato, AutoridadeError, NadaEnviado, Ocupada, Recusada, Resposta, SemResposta
 from umavez_systems.fiscal.rules.catalogue import MANUAL, catalogo
 from umavez_systems.fiscal.rules.retrying import BACKOFF, trouble_of
 
@@ -130,8 +130,8 @@ class Atos:
         }
         self._once.operation(name, key=lambda nome: nome, **options)(_declared)
 
-    def cumprir(self, acao: Acao, org_id: str, nome: str, contexto: Contexto | None = None) -> bool:
-        """Carry a stored act to the authority unless that is done; False when it stays open, for later.
+    def cumprir(self, acao: Acao, org_id: str, nome: str, contexto: Contexto | None = None) -> Cumprido:
+        """Carry a stored act to the authority unless that is done.
 
         `contexto`: the act as whoever stored it a moment ago knows it, used where nobody has had it in hand since.
         Raises only what is no answer of the authority: problems and StoreError.
@@ -140,14 +140,15 @@ class Atos:
         self._organizacoes.autoridade(org_id)  # opened before anything is claimed: a certificate may not open
         try:
             with self._once.attempt(name, key=nome, scope=org_id) as attempt:
-                if not attempt.replayed:
-                    self._carry(self._passos[name], attempt, contexto if attempt.number == 1 else None)
-                    attempt.succeed({"nome": nome})
+                if attempt.replayed:
+                    return Cumprido.REPETIDO
+                self._carry(self._passos[name], attempt, contexto if attempt.number == 1 else None)
+                attempt.succeed({"nome": nome})
         except OPEN as trouble:
             LOG.info("%s %s stays open: %s", name, nome, trouble)
             self.planejar(acao, org_id, nome, trouble)
-            return False
-        return True
+            return Cumprido.ABERTO
+        return Cumprido.FEITO
 
     def _carry(self, step: Passo, attempt: Attempt, context: Contexto | None) -> None:
         """Send until there is an answer, asking between two sends. Raises how the last one failed."""
@@ -169,12 +170,13 @@ class Atos:
         self._prove(attempt)
         try:
             answer = self._organizacoes.autoridade(context.org_id, context.ato.tipo).transmitir(context.ato)
-        except AutoridadeError as error:
+        except AutoridadeError as failed:
+            error = _doubted(context.ato, failed)
             with self._database.transaction() as connection:
                 step.falhou(connection, context, error)
                 if isinstance(error, NadaEnviado | Ocupada) and not noted:
                     self.governador.devolver_envio(connection, context.org_id, context.ato.nome)
-            raise
+            raise error from failed
         if noted and known is not None:
             late = round((time.monotonic() - began) * 1000)
             context.conhecida = {**known, "agora": known["agora"] + late}
@@ -317,14 +319,15 @@ class Atos:
         step = self._passos[name]
         record = self._once.get(name, nome, scope=org_id)
         pause = self.termos.pausa(0 if record is None else record.attempt - 1)
+        wish = trouble.retry_after if isinstance(trouble, Ocupada | SemResposta) else None
         if isinstance(trouble, NadaEnviado):
             pause = min(pause, PARADA)  # costs the authority nothing
-        elif isinstance(trouble, Ocupada):
-            pause = max(self.termos.settle, min(trouble.retry_after, BLOQUEIO))
+        elif wish is not None:
+            pause = max(self.termos.settle, min(wish, BLOQUEIO))
         with self._database.transaction() as connection:
             context = step.contexto(connection, org_id, nome)
             step.marcar(connection, context, int(pause * 1000))
-            if isinstance(trouble, Ocupada):
+            if wish is not None:
                 self.governador.adiar(connection, org_id, nome, int(pause * 1000))
 
     def conciliar(self, budget: int = 100) -> engine.Report:
@@ -350,6 +353,15 @@ class Atos:
 def operation(acao: Acao) -> str:
     """How the engine names an act."""
     return f"fiscal_{acao.value}"
+
+
+def _doubted(ato: Ato, error: AutoridadeError) -> AutoridadeError:
+    """`error`, but in doubt where sending again destroys the first document: there only what certainly never left this
+    machine is safe, for a gateway may say "not now" or "no" about what the city has already taken."""
+    if ato.acao is not Acao.EMITIR or not ato.tipo.reenvio_destroi or not isinstance(error, Ocupada | Recusada):
+        return error
+    wish = error.retry_after if isinstance(error, Ocupada) else None
+    return SemResposta(str(error), error.bruto, wish)
 
 
 def _declared(nome: str) -> None:

@@ -113,7 +113,12 @@ class Ocupada(AutoridadeError):
 
 
 class SemResposta(AutoridadeError):
-    """It may have been received and no usable answer came. Ask before anything else."""
+    """It may have been received and no usable answer came. Ask before anything else, and not before `retry_after`
+    seconds where the authority named a pause."""
+
+    def __init__(self, message: str, bruto: bytes = b"", retry_after: float | None = None) -> None:
+        super().__init__(message, bruto)
+        self.retry_after = retry_after
 
 
 class Recusada(AutoridadeError):

@@ -35,6 +35,19 @@ def test_s4_09_a_cancelled_document_is_cancelled_once_and_then_from_the_cache(lo
     assert loja.prova(made)[-1] == "estado"
 
 
+def test_s4_09_who_cancels_while_somebody_else_does_is_told_that_it_is_cancelled(
+    loja: Loja, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = loja.emitir()
+    looks = [made.row]  # the second looks before the first is done, and gets its lock after
+    cancelar(loja, made)
+    real = loja.fiscal.documento
+    monkeypatch.setattr(loja.fiscal, "documento", lambda *about: looks.pop() if looks else real(*about))
+    again = cancelar(loja, made)
+
+    assert (again.row["estado"], again.origem, again.repetida) == ("CANCELADO", "cache", True)
+
+
 def test_s4_09_only_an_authorised_document_may_be_cancelled(loja_local: Loja) -> None:
     loja_local.mundo.falhar("autorizacao", "antes", "429", vezes=3, segundos=0)
     made = loja_local.emitir()

@@ -199,6 +199,17 @@ def test_s4_02_two_callers_with_one_key_at_the_same_instant_make_one_document(lo
     assert len(loja.na_autoridade()) == 2
 
 
+def test_s4_02_a_repeat_that_waited_for_the_first_call_comes_from_the_cache(
+    loja_local: Loja, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = loja_local.emitir("k")
+    under_way = {**first.row, "estado": "TRANSMITIDO"}
+    monkeypatch.setattr(loja_local.fiscal, "_by_key", lambda *_: under_way)
+    again = loja_local.emitir("k")
+
+    assert (again.row["estado"], again.origem, again.repetida) == ("AUTORIZADO", "cache", True)
+
+
 def test_s4_10_a_blocked_series_gives_no_number(loja_local: Loja) -> None:
     from umavez_systems.fiscal.organizations import bloquear
 
@@ -279,7 +290,7 @@ def test_a_worker_that_lost_its_claim_sends_nothing(loja_local: Loja) -> None:
     loja_local.atos.termos = Termos(settle=0.0, first=0.0, lease=0.0)
     made = loja_local.emitir()
     assert made.row["estado"] == "AUTORIZADO"
-    assert loja_local.atos.cumprir(Acao.EMITIR, "local/demo", made.row["id_idempotencia"]) is True
+    assert loja_local.atos.cumprir(Acao.EMITIR, "local/demo", made.row["id_idempotencia"]) == "repetido"
 
 
 def test_a_question_that_never_left_is_given_back_and_repeats_ask_no_sooner_than_planned(

@@ -136,7 +136,7 @@ def test_s4_02_an_invoice_is_emitted_once_and_a_repeat_comes_from_the_cache(loja
     assert shown(first.row)["incidente"] is None
 
 
-@pytest.mark.parametrize("tipo", ["queda", "timeout", "500", "lixo", "meia", "proxy"])
+@pytest.mark.parametrize("tipo", ["queda", "timeout", "500", "429", "lixo", "meia", "proxy"])
 def test_s4_05_an_answer_lost_after_processing_is_found_by_the_rps_key(loja_local: Loja, tipo: str) -> None:
     loja_local.mundo.falhar("sp/autorizacao", "depois", tipo, segundos=1.2)
     made = loja_local.emitir("k", SP)
@@ -221,6 +221,19 @@ def test_s4_06_a_note_destroyed_behind_our_back_is_found_when_it_is_looked_at(lo
 
     assert found["chave_acesso"] == loja_local.na_autoridade()[1]["chave"] != made.row["chave_acesso"]
     assert json.loads(found["incidente"])["anteriores"] == [made.row["chave_acesso"]]
+
+
+def test_s4_06_every_note_is_looked_at_once_more_for_a_gateway_may_have_delivered_it_twice(loja_local: Loja) -> None:
+    loja_local.mundo.falhar("sp/autorizacao", "antes", "duplicada")
+    made = loja_local.emitir("k", SP)
+    with loja_local.banco.transaction() as connection:
+        assert connection.rows("UPDATE documentos_fiscais SET proximo_em = 0 WHERE proximo_em > 0 RETURNING id")
+    loja_local.livros.varrer()
+
+    first, second = (row["chave"] for row in loja_local.na_autoridade())
+    row = loja_local.fiscal.documento("local", made.row["id"])
+    assert (row["estado"], row["chave_acesso"], row["proximo_em"]) == ("AUTORIZADO", second, None)
+    assert json.loads(row["incidente"])["anteriores"] == [first]
 
 
 def test_s4_06_a_note_destroyed_while_its_answer_was_lost_is_found_through_the_period(loja_local: Loja) -> None:

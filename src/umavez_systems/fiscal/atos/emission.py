@@ -27,7 +27,8 @@ from umavez_systems.problems import Problem
 
 D = Desfecho
 CONFERIR = 120_000
-"""Milliseconds after which a document is looked at once more that was sent twice where that destroys the first."""
+"""Milliseconds after which a document is looked at once more where one that arrives twice destroys the first: a gateway
+may have delivered it again, and would not say so."""
 _PROTOCOL = re.compile(rb"<protNFe[ >].*?</protNFe>", re.DOTALL)
 
 
@@ -131,7 +132,7 @@ class Emissao:
             lost = {"anteriores": found, "atual": resposta.chave, "alertas": list(resposta.alertas)}
             record.cadeia.anotar("incidente", lost)
             record.passar(record.estado, incidente=json.dumps(lost, ensure_ascii=False))
-        if contexto.ato.tipo.reenvio_destroi and record.row["tentativas"] > 1 and record.row["estado"] in ABERTOS:
+        if contexto.ato.tipo.reenvio_destroi and record.row["estado"] in ABERTOS:
             record.notar(proximo_em=record.agora + CONFERIR)
 
     def _open(self, record: Registro, contexto: Contexto, decided: Decisao) -> Conclusao:

@@ -30,6 +30,17 @@ class Veredito(StrEnum):
     """Nothing was processed; later."""
 
 
+class Cumprido(StrEnum):
+    """How carrying an act ended."""
+
+    FEITO = "feito"
+    """By this call."""
+    REPETIDO = "repetido"
+    """Before this call, or by somebody it waited for."""
+    ABERTO = "aberto"
+    """Not yet; somebody will look again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conclusao:
     """A verdict, why, and how long to wait where that is the verdict."""

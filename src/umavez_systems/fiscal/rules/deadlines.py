@@ -11,6 +11,12 @@ HORA = 3_600_000
 BRASILIA = timezone(timedelta(hours=-3))
 
 
+def brasilia(agora: int) -> str:
+    """A moment in milliseconds as the layouts write it: local time to the second, with its offset."""
+    moment = datetime.fromtimestamp(agora // 1000, UTC).astimezone(BRASILIA)
+    return moment.isoformat(timespec="seconds")
+
+
 @dataclass(frozen=True, slots=True)
 class Prazos:
     """Periods in milliseconds. Defaults are the national ones; each state may shorten them."""

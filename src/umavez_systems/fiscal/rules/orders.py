@@ -6,6 +6,7 @@ Money and quantities are texts or exact numbers; nothing here is ever a float.
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -48,6 +49,25 @@ def pedido_de(data: Any) -> Pedido:
     return order
 
 
+def conteudo(pedido: Pedido) -> Any:
+    """An order as it is kept and compared; without a service it is written as it was before there were any."""
+    found = _kept(pedido)
+    if pedido.servico is None:
+        del found["servico"]
+    return found
+
+
+def _kept(value: Any) -> Any:
+    """A value as JSON has it: exact numbers as text, parts of an order by their names."""
+    if is_dataclass(value):
+        return {part.name: _kept(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, dict):
+        return {str(name): _kept(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_kept(part) for part in value]
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
 def _service_order(body: dict[str, Any], tipo: Tipo) -> Pedido:
     """An order for a service invoice: one service and, mostly, who took it. Raises 422 problems."""
     for name in ("itens", "pagamentos"):
@@ -81,7 +101,9 @@ def _service(data: Any, tipo: Tipo) -> Servico:
     if not isinstance(body.get("iss_retido", False), bool):
         raise invalid("servico.iss_retido: true ou false.")
     taxed = None if body.get("tributacao") is None else _choice(body, "tributacao", TRIBUTACAO[tipo])
-    replaced = None if city or body.get("substitui") is None else texto(body, "substitui", 50, 50)
+    if city and body.get("substitui") is not None:
+        raise invalid("servico.substitui: só na NFS-e Nacional; em São Paulo, cancele e emita outra.")
+    replaced = None if body.get("substitui") is None else texto(body, "substitui", 50, 50, where="servico")
     return Servico(
         texto(body, "descricao", 1, 1000 if city else 2000, where="servico"),
         _digits(body, "codigo", 5 if city else 6, "servico"),

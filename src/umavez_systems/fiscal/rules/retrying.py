@@ -53,7 +53,7 @@ def trouble_of(error: BaseException) -> Trouble:
         case Ocupada():
             return Trouble(Phase.NEVER_SENT, 429, error.retry_after)
         case SemResposta():
-            return Trouble(Phase.MAYBE_SENT)
+            return Trouble(Phase.MAYBE_SENT, retry_after=error.retry_after)
         case Recusada():
             return Trouble(Phase.REFUSED, error.status)
         case _:
