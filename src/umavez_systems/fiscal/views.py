@@ -103,6 +103,13 @@ def organizacao(row: Row) -> dict[str, Any]:
     }
 
 
+def imprimivel(row: Row) -> bool:
+    """Whether a printed form may be handed out: the note is authorised, or its mode is printed before that is known."""
+    early = row["tp_emis"] == "9" or (row["tp_emis"] == "4" and row["epec_em"] is not None)
+    authorised = (Estado.AUTORIZADO, Estado.CANCELAMENTO_PENDENTE, Estado.CANCELADO)
+    return row["estado"] in authorised or (early and row["estado"] in ABERTOS)
+
+
 def xml(row: Row) -> bytes:
     """The document to keep and hand over: with its protocol once it has one."""
     signed = bytes(row["xml_assinado"])

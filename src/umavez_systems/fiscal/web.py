@@ -183,11 +183,14 @@ async def get_xml(request: Request, number: str, caller: Calling) -> Response:
 
 @router.get(f"{API}/documentos/{{number}}/pdf", **answers("application/pdf"))
 async def get_pdf(request: Request, number: str, caller: Calling) -> Response:
-    """DANFE, DANFC-e or DANFSe."""
+    """DANFE, DANFC-e or DANFSe: of what is authorised, or may be handed over before it is (offline, EPEC)."""
 
     def draw(system: Sistema) -> bytes:
         row = system.fiscal.documento(caller.principal, number)
-        return danfe(views.xml(row), row["modelo"])
+        if not views.imprimivel(row):
+            detail = f"Documento em estado {row['estado']} não se imprime: ainda não acompanha mercadoria nem serviço."
+            raise Problem(409, "sem-autorizacao", "Documento não autorizado", detail, estado=row["estado"])
+        return danfe(views.xml(row), row["modelo"], cancelada=row["estado"] == Estado.CANCELADO)
 
     return Response(await _run(request, draw), media_type="application/pdf", headers=PRIVATE)
 

@@ -171,6 +171,7 @@ BAD_SERVICES: list[dict[str, Any]] = [
     {**CITY, "servico": {**CITY["servico"], "aliquota": None}},
     {**CITY, "servico": {**CITY["servico"], "deducoes": "100.01"}},
     {**CITY, "servico": {**CITY["servico"], "tributacao": "1"}},
+    {**CITY, "servico": {**CITY["servico"], "substitui": "3" * 50}},
 ]
 
 
@@ -203,6 +204,31 @@ def test_s4_05_nobody_knows_is_202_and_the_server_closes_it_by_itself(web: httpx
     assert found["origem"] == "conciliacao"
 
 
+def test_s4_10_a_refused_note_is_not_printed_and_its_number_is_voided(web: httpx.Client) -> None:
+    control = web.get(f"{API}/ambiente").json()["simulador"]["controle"]
+    irregular = {"destinatario": "11144477735", "marca": "irregular"}
+    httpx.post(f"{control}/_sim/marcas", json=irregular).raise_for_status()
+    buyer = {**EXAMPLE["destinatario"], "cpf": "11144477735"}
+    made = web.post(f"{API}/documentos", json=order(destinatario=buyer)).json()
+    assert (made["estado"], made["codigo"]) == ("REJEITADO", "302")
+    printed = web.get(f"{API}/documentos/{made['id']}/pdf")
+    assert (printed.status_code, printed.json()["estado"]) == (409, "REJEITADO")
+
+    place = {name: made[name] for name in ("organizacao", "tipo", "serie")}
+    span = {**place, "primeiro": made["numero"], "ultimo": made["numero"], "justificativa": "Nota recusada pela SEFAZ"}
+    answers = [web.post(f"{API}/inutilizacoes", json=span) for _ in range(2)]
+    assert [(answer.status_code, answer.json()["estado"]) for answer in answers] == [(201, "FEITO"), (200, "FEITO")]
+    wider = web.post(f"{API}/inutilizacoes", json={**span, "ultimo": made["numero"] + 1})
+    assert wider.status_code == 409, "the range overlaps, and ends at a number that was not given"
+    assert web.get(f"{API}/documentos/{made['id']}").json()["estado"] == "INUTILIZADO"
+
+
+def test_what_is_printed_before_it_is_sent_has_its_pdf(web: httpx.Client) -> None:
+    mode = {"tipo": "NFCE", "modo": "offline", "justificativa": "Sem conexao com a internet na loja"}
+    offline = web.post(f"{API}/documentos", json=order(**mode)).json()
+    assert web.get(f"{API}/documentos/{offline['id']}/pdf").content.startswith(b"%PDF")
+
+
 BAD_SERIES = next(_SERIES)
 BAD: list[tuple[Any, int]] = [
     (b"{", 400),
@@ -220,6 +246,11 @@ BAD: list[tuple[Any, int]] = [
     ({**EXAMPLE, "destinatario": None}, 422),
     ({**EXAMPLE, "destinatario": {**EXAMPLE["destinatario"], "cpf": "111.111.111-11"}}, 422),
     ({**EXAMPLE, "pagamentos": [{"forma": "01", "valor": "0.01"}]}, 422),
+    ({**EXAMPLE, "itens": EXAMPLE["itens"] * 991}, 422),
+    ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "descricao": "x" * 1_000_000}]}, 413),
+    (b'{"tipo": "NFE", "serie": NaN}', 400),
+    (b'{"tipo": "NFE", "tipo": "NFCE"}', 400),
+    ({**EXAMPLE, "destinatario": {**EXAMPLE["destinatario"], "nome": "Maria\u0007"}}, 422),
     ({**EXAMPLE, "organizacao": "outra"}, 404),
     ({**EXAMPLE, "modo": "offline", "justificativa": "Sem internet na loja"}, 422),
 ]

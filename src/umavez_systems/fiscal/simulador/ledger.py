@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +66,20 @@ class Livros:
         sql = "SELECT count(*) AS n FROM chamadas WHERE servico = ? AND alvo = ? AND quando > ?"
         return int(self.rows(sql, (servico, alvo, since))[0]["n"])
 
-    def mark(self, order: dict[str, Any], known: Iterable[str]) -> dict[str, str]:
-        """Say of the note of an RPS why it cannot be re-issued. Raises ValueError with a sentence."""
-        name, marca = str(order.get("rps", ""))[:80], str(order.get("marca", ""))
-        if not name or marca not in known:
-            raise ValueError(f"rps é o id_idempotencia; marca é uma de {', '.join(known)}.")
+    def mark(self, order: dict[str, Any], known: Mapping[str, Iterable[str]]) -> dict[str, str]:
+        """Say of something, by its kind and name, what the authority shall hold against it. Raises ValueError."""
+        kind = next((kind for kind in known if kind in order), "")
+        name, marca = str(order.get(kind, ""))[:80], str(order.get("marca", ""))
+        if not name or marca not in known[kind]:
+            told = "; ".join(f"{kind}: {', '.join(marks)}" for kind, marks in known.items())
+            raise ValueError(f"informe de que se fala e a marca ({told}).")
         self.rows("INSERT OR REPLACE INTO marcas (natural_key, marca) VALUES (?, ?)", (name, marca))
-        return {"rps": name, "marca": marca}
+        return {kind: name, "marca": marca}
+
+    def marked(self, name: str) -> str | None:
+        """What was said of it."""
+        found = self.rows("SELECT marca FROM marcas WHERE natural_key = ?", (name,))
+        return found[0]["marca"] if found else None
 
     def contents(self) -> dict[str, Any]:
         """Everything, for whoever compares; without the documents themselves."""

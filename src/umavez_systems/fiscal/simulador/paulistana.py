@@ -100,7 +100,7 @@ class Paulistana:
             return Erro("1206", "Assinatura digital do RPS incorreta.")
         if Decimal(rps.findtext("ValorServicos") or rps.findtext("ValorFinalCobrado") or "0") <= 0:
             return Erro("227", "O valor dos servicos deve ser maior que zero.")
-        mark = self._mark(name)
+        mark = self._books.marked(name)
         if self._living(name) is not None and mark in ("guia", "presa"):
             return Erro(MARKS[mark], "RPS nao pode ser reenviado: a NFS-e anterior nao pode ser cancelada.")
         return None
@@ -108,7 +108,7 @@ class Paulistana:
     def _issue(self, rps: Any, name: str) -> str:
         """A new note; the living one of the same RPS is cancelled for it, which is the danger of a re-send."""
         before, alert = self._living(name), ""
-        if before is not None and self._mark(name) == "site":
+        if before is not None and self._books.marked(name) == "site":
             return _told("Alerta", "216", "RPS ja convertido no site.") + _issued(before["chave"], rps)
         if before is not None:
             sql = "UPDATE documentos SET situacao = 'CANCELADO', codigo = '217' WHERE id = ?"
@@ -141,10 +141,6 @@ class Paulistana:
         sql = "SELECT * FROM documentos WHERE natural_key = ? AND situacao = 'AUTORIZADO'"
         rows = self._books.rows(sql, (name,))
         return rows[0] if rows else None
-
-    def _mark(self, name: str) -> str | None:
-        rows = self._books.rows("SELECT marca FROM marcas WHERE natural_key = ?", (name,))
-        return rows[0]["marca"] if rows else None
 
     def _by_key(self, tree: Any, _cert: x509.Certificate) -> tuple[str, bool, str, str]:
         """ConsultaNFe: the newest note of each RPS key; an older one is not told."""

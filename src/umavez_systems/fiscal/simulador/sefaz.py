@@ -37,6 +37,8 @@ MOTIVOS = {
     "573": "Duplicidade de Evento",
     "656": "Consumo Indevido",
 }
+IRREGULAR = "irregular"
+"""The mark of a buyer, by CPF or CNPJ, whose notes are refused (302, a refusal since NT 2024.001)."""
 _XML = etree.XMLParser(resolve_entities=False, no_network=True)
 
 
@@ -145,6 +147,9 @@ class Sefaz:
         if self._voided(chave.cnpj, chave.mod, chave.serie, chave.nnf, chave.nnf):
             raise Recusa("206", "NF-e ja esta inutilizada na Base de dados da SEFAZ")
         self._refuse_epec(chave, text)
+        buyer = tree.find(f".//{{{NS}}}dest")
+        if buyer is not None and self._books.marked(buyer[0].text) == IRREGULAR:
+            raise Recusa("302", "Irregularidade fiscal do destinatario")
         age = now() - _millis(tree.findtext(f".//{{{NS}}}dhEmi"))
         return "150" if chave.tp_emis == "9" and age > self._prazos.offline else "100"
 

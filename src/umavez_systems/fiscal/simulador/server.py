@@ -18,12 +18,14 @@ from umavez_systems.fiscal.simulador.doors import Porta, PortaSefaz, Requisicao,
 from umavez_systems.fiscal.simulador.faults import TIPOS, Falha, Falhas
 from umavez_systems.fiscal.simulador.ledger import Livros
 from umavez_systems.fiscal.simulador.paulistana import MARKS, Paulistana
-from umavez_systems.fiscal.simulador.sefaz import Sefaz
+from umavez_systems.fiscal.simulador.sefaz import IRREGULAR, Sefaz
 from umavez_systems.fiscal.simulador.sefin import Sefin
 from umavez_systems.fiscal.wire.certificate import CNPJ_OID
 
 LARGEST = 5_000_000
 _BOUNDED = BoundedJson()
+MARCAS = {"rps": tuple(MARKS), "destinatario": (IRREGULAR,)}
+"""What can be marked over the control API: the RPS of a note by its id_idempotencia, a buyer by CPF or CNPJ."""
 GARBAGE = b"\x00\xff<<<nem xml, nem nada&&&>"
 
 
@@ -211,7 +213,7 @@ class Controle(_Answering):
                 faults.taxas(order)
                 self._json(200, {})
             elif self.path == "/_sim/marcas":
-                self._json(201, self.server.world.books.mark(order, MARKS))
+                self._json(201, self.server.world.books.mark(order, MARCAS))
             else:
                 self._json(404, {"erro": "há POST /_sim/falhas, /_sim/taxas e /_sim/marcas"})
         except (ValueError, TypeError) as error:
