@@ -1,6 +1,6 @@
 """Every fault × a crash at every write, for every act of fiscal documents, in one process and without waiting.
 
-A schedule is: an act, how the authority fails at its first send and its first question, and after which of the
+A schedule is: an act, how the authority fails at its first two sends and its first question, and after which of the
 writes the process dies. Afterwards a new process repeats the request and reconciles. What must hold: at most one living
 document per intent, no state that the authority contradicts, every number explained, no proof broken, nothing open
 without a next action. A failing schedule is printed with what repeats it; the shortest comes first.
@@ -73,6 +73,7 @@ class Schedule(NamedTuple):
     kind: str
     act: str
     send: str
+    again: str
     ask: str
     nth: int
 
@@ -136,6 +137,16 @@ class MortalDatabase:
         """The real one is closed by its owner."""
 
 
+class PaperOnce(Once):
+    """The engine over memory, which joins no transaction: what is released in one is released at once. A process that
+    dies before the commit has then released too much, never too little."""
+
+    def release(self, *about: Any, connection: Any = None, **why: Any) -> Any:
+        """The same without the caller's transaction."""
+        del connection
+        return super().release(*about, **why)
+
+
 class Paper:
     """Organisations with one authority on paper."""
 
@@ -173,7 +184,7 @@ class World:
     def process(self, nth: int = 0) -> Iterator[tuple[Fiscal, Livros, Life]]:
         """A process that dies at its nth write."""
         life = Life(nth)
-        once = Once(MortalStore(self.store, life), scope="fiscal")  # type: ignore[arg-type]  # has every verb of one
+        once = PaperOnce(MortalStore(self.store, life), scope="fiscal")  # type: ignore[arg-type]  # has every verb of one
         mortal: Any = MortalDatabase(self.database, life)
         paper: Any = Paper(self.papel)
         terms = Termos(settle=0.0, first=0.0, lease=30.0, wait=0.0, quarentena=0.0)
@@ -218,7 +229,7 @@ def play(world: World, schedule: Schedule) -> tuple[list[str], bool]:
         world.papel.refuse = schedule.act == "inutilizar"
         with world.process() as (fiscal, _, _life):
             document = fiscal.emitir(Caller("local", "intent"), world.order).row["id"]
-    world.papel.sends, world.papel.asks = [schedule.send], [schedule.ask]
+    world.papel.sends, world.papel.asks = [schedule.send, schedule.again], [schedule.ask]
     lived = _tried(world, schedule, document)
     for _ in range(2):
         world.wait()
@@ -266,7 +277,7 @@ def _too_many(world: World, schedule: Schedule, rows: list[dict[str, Any]]) -> l
     broken = []
     if len(world.papel.notes) > 1 + len(lost):
         broken.append(f"{len(world.papel.notes)} notes at the authority for one intent")
-    if lost and (schedule.send, schedule.act) != ("duplicada", "emitir"):
+    if lost and (schedule.act != "emitir" or "duplicada" not in (schedule.send, schedule.again)):
         broken.append(f"{len(lost)} notes destroyed")
     if lost and any(row["incidente"] is None or any(one not in row["incidente"] for one in lost) for row in rows):
         broken.append("a destroyed note is not shown")
@@ -299,17 +310,20 @@ def _contradictions(world: World, schedule: Schedule, row: dict[str, Any]) -> li
 
 
 def search(folder: Path, count: int, seed: int, advance: Callable[[int], None]) -> Report:
-    """Up to `count` schedules: all of them where there are no more, a seeded choice otherwise."""
+    """Up to `count` schedules: all of them where there are no more, a seeded choice otherwise, first of their kinds."""
     report = Report()
     template = folder / "modelo.db"
     prepare(Settings(database=f"sqlite:///{template}"))
-    kinds = [(kind, *one) for kind, known in ACTS.items() for one in itertools.product(known, SENDS, ASKS)]
+    kinds = [(kind, *one) for kind, known in ACTS.items() for one in itertools.product(known, SENDS, SENDS, ASKS)]
+    chance = random.Random(seed)
+    if count < len(kinds):
+        kinds = chance.sample(kinds, count)
     lengths = {kind: _length(folder, template, kind) for kind in kinds}
     schedules = [Schedule(*kind, nth) for kind in kinds for nth in range(lengths[kind] + 1)]
     report.sometimes["schedules there are"] = len(schedules)
     if count < len(schedules):
-        schedules = random.Random(seed).sample(schedules, count)
-    for schedule in sorted(schedules, key=lambda one: one.nth):
+        schedules = chance.sample(schedules, count)
+    for schedule in sorted(schedules, key=_bad_luck):
         broken, lived = _played(folder, template, schedule)
         report.done += 1
         report.sometimes["lived" if lived else "died"] += 1
@@ -319,16 +333,22 @@ def search(folder: Path, count: int, seed: int, advance: Callable[[int], None]) 
     return report
 
 
-def _length(folder: Path, template: Path, kind: tuple[str, str, str, str]) -> int:
+def _bad_luck(schedule: Schedule) -> tuple[int, int]:
+    """How much goes wrong in a schedule, and how late: what fails with the least is told first."""
+    faults = sum(fault != "ok" for fault in (schedule.send, schedule.again, schedule.ask))
+    return faults + (schedule.nth > 0), schedule.nth
+
+
+def _length(folder: Path, template: Path, kind: tuple[str, ...]) -> int:
     """How many points there are to die at."""
-    authority, act, send, ask = kind
+    authority, act, *faults, ask = kind
     with _world(folder, template, authority) as world:
         document = ""
         if act not in FIRST:
             world.papel.refuse = act == "inutilizar"
             with world.process() as (fiscal, _, _life):
                 document = fiscal.emitir(Caller("local", "intent"), world.order).row["id"]
-        world.papel.sends, world.papel.asks = [send], [ask]
+        world.papel.sends, world.papel.asks = faults, [ask]
         with world.process() as (fiscal, livros, life):
             try:
                 ACTS[authority][act](fiscal, livros, document)
