@@ -37,7 +37,8 @@ MANY = 2 * GROUP + 3
 LOCK = 1.0
 PATIENCE = 60.0
 WORKERS = 3
-PAUSES = (0.3, 1.5)
+STALL = 10.0
+"""Seconds after which the next harm is done although no mail came: something else is in the middle of its work."""
 STORM_GROUP = 50
 FEW = 10
 """Harms up to which a storm is a short one: over few mails, which are held back until it has begun."""
@@ -209,7 +210,7 @@ def settle(
 
 
 def storm(setting: Setting) -> Report:
-    """Kill workers, and their relays with them, `count` times at random, and cut the database's connections."""
+    """Kill one of three workers `count` times at random; the relay, too, and cut the database's connections."""
     return _stormed(setting, None)
 
 
@@ -229,7 +230,8 @@ def _stormed(setting: Setting, broker: Any) -> Report:
     many = (2000 if setting.count > FEW else 150) * setting.count // len(POLICIES)
     more = {} if broker is None else {"broker": broker.url}
     with stage(setting, mailing_group=STORM_GROUP, mailing_connections=5, **more) as (carrier, ledger, given):
-        workers = [started(given) for _ in range(WORKERS)]
+        workers = [started(given, relay=False) for _ in range(WORKERS)]
+        relay = [started(given, worker=False)]
         if broker is not None:
             time.sleep(FORGETFUL)
         names = {policy: f"s{setting.seed}-{policy}" for policy in POLICIES}
@@ -241,11 +243,14 @@ def _stormed(setting: Setting, broker: Any) -> Report:
             if ended(carrier, list(ids.values())):
                 report.sometimes["too late to kill"] += 1
                 break
-            _harm(setting, carrier, workers, given, broker, one, chance, report)
+            _harm_around(setting, carrier, relay, given, broker, one, report)
+            place = chance.randrange(WORKERS)
+            workers[place] = _replaced(workers[place], started(given, relay=False))
+            report.sometimes["killed"] += 1
             setting.advance(1)
-        for worker in workers:
-            worker.kill()
-            worker.join()
+        for process in (*workers, *relay):
+            process.kill()
+            process.join()
         ledger.let_go()
         settle(carrier, given, list(ids.values()), report, 180 + many / 20)
         for policy in POLICIES:
@@ -255,11 +260,13 @@ def _stormed(setting: Setting, broker: Any) -> Report:
 
 
 def _wait(setting: Setting, ledger: Ledger, mails: int, chance: random.Random) -> None:
-    """Until the next harm: for a few mails where few harms are done, else for a while."""
+    """Until the next harm: for so many mails that the harms are spread over the whole sending."""
     if setting.count <= FEW:
         ledger.allow(chance.randint(1, mails // (2 * setting.count)))
-    else:
-        time.sleep(chance.uniform(*PAUSES))
+        return
+    # Some harms come while a list is read, before any mail: nobody waits for mails without end.
+    target = ledger.mails.total() + chance.randint(0, 2 * mails // (setting.count + 5))
+    _until(lambda: ledger.mails.total() >= target, STALL)
 
 
 def _tell(policy: str, found: tuple[int, int, int], report: Report) -> None:
@@ -270,31 +277,33 @@ def _tell(policy: str, found: tuple[int, int, int], report: Report) -> None:
         report.blame(f"{policy}: {repeated} repeated, more than a group for each harm")
 
 
-def _harm(
+def _harm_around(
     setting: Setting,
     carrier: Carrier,
-    workers: list[BaseProcess],
+    relay: list[BaseProcess],
     given: dict[str, Any],
     broker: Any,
     number: int,
-    chance: random.Random,
     report: Report,
 ) -> None:
-    """Mostly a worker; now and then every connection of the database, or the broker."""
+    """Now and then more than a worker: every connection of the database, the broker, the relay."""
     if number % 5 == 3 and setting.backend == "postgres":
         with carrier.database.statements() as connection:
             connection.rows(CUT)
         report.sometimes["cut"] += 1
-    elif number % 10 == 5 and broker is not None:
+    if number % 10 == 5 and broker is not None:
         broker.kill()
         broker.restart()
         report.sometimes["broker killed"] += 1
-    else:
-        place = chance.randrange(len(workers))
-        workers[place].kill()
-        workers[place].join()
-        workers[place] = started(given)
-        report.sometimes["killed"] += 1
+    if number % 5 == 1:
+        relay[0] = _replaced(relay[0], started(given, worker=False))
+        report.sometimes["relay killed"] += 1
+
+
+def _replaced(victim: BaseProcess, heir: BaseProcess) -> BaseProcess:
+    victim.kill()
+    victim.join()
+    return heir
 
 
 def frozen(setting: Setting) -> Report:
@@ -336,8 +345,8 @@ def seen(carrier: Carrier, ledger: Ledger, mailing: str) -> tuple[Any, Any, int]
     return cases.mailing("local", mailing), cases.entries("local", mailing, None, "", 1000), ledger.mails.total()
 
 
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _until(done: Callable[[], bool], patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while not done() and time.monotonic() < deadline:
         time.sleep(0.01)
 
@@ -345,6 +354,6 @@ def _until(done: Callable[[], bool]) -> None:
 TRIALS = (
     Trial("mailing: crash matrix", matrix, ("sqlite", "postgres"), 3, len(STEPS) * len(POLICIES), ("killed",)),
     Trial("mailing: storm", storm, ("sqlite", "postgres"), 3, 50, ("killed",)),
-    Trial("mailing: storm over RabbitMQ", broker_storm, ("postgres",), 5, 50, ("killed", "cut")),
+    Trial("mailing: storm over RabbitMQ", broker_storm, ("postgres",), 5, 50, ("killed", "cut", "relay killed")),
     Trial("mailing: frozen worker", frozen, ("sqlite", "postgres"), 1, 10, ("frozen",)),
 )

@@ -68,7 +68,7 @@ STEPS: dict[str, Callable[[], None]] = {
 }
 
 
-def work(given: dict[str, Any], step: str | None = None) -> None:
+def work(given: dict[str, Any], step: str | None = None, relay: bool = True, worker: bool = True) -> None:
     """Relay, worker and recovery, until they are stopped or reach `step`."""
     logging.disable(logging.CRITICAL)
     if step is not None:
@@ -78,16 +78,16 @@ def work(given: dict[str, Any], step: str | None = None) -> None:
     async def run() -> None:
         stop = asyncio.Event()
         stop_on_signals(stop)
-        await Service(carrier.mailing, relay=True, worker=True).run(stop)
+        await Service(carrier.mailing, relay=relay, worker=worker).run(stop)
 
     asyncio.run(run())
     carrier.close()
 
 
-def started(given: dict[str, Any], step: str | None = None) -> BaseProcess:
+def started(given: dict[str, Any], step: str | None = None, *, relay: bool = True, worker: bool = True) -> BaseProcess:
     """Such a process, on its way."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["chaos.mailing_worker"])
-    process = context.Process(target=work, args=(given, step), daemon=True)
+    process = context.Process(target=work, args=(given, step, relay, worker), daemon=True)
     process.start()
     return process
