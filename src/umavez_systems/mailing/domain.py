@@ -145,7 +145,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 def filename_of(text: str) -> str:
     """The name of an uploaded file, without folders. Raises a 422 problem for one that cannot be kept."""
     name = re.split(r"[\\/]", text)[-1].strip()
-    if not name or _CONTROL.search(name) or len(name) > FILENAME_LONGEST or not _unicode(name):
+    if not name or _CONTROL.search(name) or len(name) > FILENAME_LONGEST or not is_unicode(name):
         raise invalid(f"O nome do arquivo deve ter de 1 a {FILENAME_LONGEST} caracteres, sem caracteres de controle.")
     return name
 
@@ -154,12 +154,13 @@ def header_text(text: str, what: str, longest: int = 998) -> str:
     """Text that goes into a header. Raises a 422 problem: a line break there would be a header of somebody else's."""
     if _CONTROL.search(text):
         raise invalid(f"{what} não pode conter quebras de linha nem caracteres de controle.")
-    if len(text) > longest or not _unicode(text):
+    if len(text) > longest or not is_unicode(text):
         raise invalid(f"{what} deve ter no máximo {longest} caracteres de Unicode válido.")
     return text
 
 
-def _unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written down: halves of a pair, which JSON may hold, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -33,6 +33,9 @@ USUAL = r"^[a-z0-9_+-]+(\.[a-z0-9_+-]+)*@[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9
 USUAL_LONGEST = 64
 """Within this no part of a usual address can be too long, so that the pattern alone decides."""
 TOO_LONG = f"A linha tem mais de {BLOCK} bytes."
+VALUES_LONGEST = 65_536
+"""Bytes of a row's values: a worker holds a group of rows at a time, and their mails."""
+MUCH = f"Os valores da linha têm mais de {VALUES_LONGEST} bytes."
 NO_COLUMNS = "A linha tem um número de colunas diferente do esperado."
 BROKEN = "A linha tem bytes que não são texto na codificação do arquivo, ou NUL."
 EMPTY = "A linha não tem e-mail."
@@ -237,6 +240,11 @@ def _judged(emails: Any, numbers: Any, values: Any, broken: bool) -> pa.Table:
     values = nothing if values is None else values
     lines, once = pa.array(numbers, pa.int64()), pa.array(np.ones(len(low), np.int64))
     table = pa.table({"email": low, "motivo": nothing, "linha": lines, "variaveis": values, "vezes": once})
+    much = np.asarray(pc.greater(pc.fill_null(pc.binary_length(table["variaveis"]), 0), VALUES_LONGEST))
+    if much.any():
+        places = np.union1d(places, np.flatnonzero(much))
+        kept = pc.if_else(pa.array(much), pa.scalar(f'["{MUCH}"]'), table["variaveis"])
+        table = table.set_column(table.column_names.index("variaveis"), "variaveis", kept)
     if broken:
         lost = pc.fill_null(pc.match_substring(table["variaveis"], LOST), False)
         places = np.union1d(places, np.flatnonzero(np.asarray(lost)))
@@ -258,6 +266,8 @@ def _judge(email: str, _: None, line: int, values: str | None) -> tuple[str, str
         return f"(linha {line})", EMPTY
     if LOST in email or (values is not None and LOST in values):
         return _kept(email), BROKEN
+    if values is not None and MUCH in values:
+        return _kept(email), MUCH
     address, reason = address_of(email)
     return address if reason is None else _kept(email), reason
 

@@ -1,12 +1,13 @@
 """Templates: Jinja2 in its sandbox, and of that only what a mail needs: values, conditions and a few filters.
 
-No loops, calls or arithmetic: what a stranger writes costs no more than its own length to render.
+No loops, calls or arithmetic, few marks, and a longest mail: what a stranger writes is bounded before it is compiled,
+and what it becomes with a stranger's values is bounded while it is rendered.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,9 +15,15 @@ from typing import Any
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from umavez_systems.mailing.domain import header_text, invalid
+from umavez_systems.mailing.domain import header_text, invalid, is_unicode
 
 LONGEST = 500_000
+MOST_MARKS = 2_000
+"""Parts of a text's tree: values, conditions, filters and what stands between them. Compiling costs 50 µs for each."""
+DEEPEST = 40
+SUBJECT_LONGEST = 998
+RENDERED_LONGEST = 2_000_000
+"""Characters of one text with one person's values."""
 FILTERS = frozenset(("capitalize", "d", "default", "e", "escape", "length", "lower", "title", "trim", "upper"))
 _ALLOWED = (
     *(nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.If, nodes.CondExpr, nodes.Filter, nodes.Test),
@@ -60,20 +67,34 @@ class Letter:
     def rendered(self, values: Mapping[str, str]) -> tuple[str, str | None, str | None]:
         """Subject, text and HTML for one person. Raises Unrenderable: never a half mail."""
         try:
-            subject = _compiled(self.assunto, False).render(values)
-            text = None if self.texto is None else _compiled(self.texto, False).render(values)
-            page = None if self.html is None else _compiled(self.html, True).render(values)
+            subject = _rendered(_compiled(self.assunto, False), values)
+            text = None if self.texto is None else _rendered(_compiled(self.texto, False), values)
+            page = None if self.html is None else _rendered(_compiled(self.html, True), values)
         except TemplateError as error:
             raise Unrenderable("O texto não pôde ser montado: falta nesta linha um valor que ele usa.") from error
         if _BREAK.search(subject):
             raise Unrenderable("O assunto, com os valores desta linha, teria uma quebra de linha ou controle.")
+        if len(subject) > SUBJECT_LONGEST:
+            raise Unrenderable(f"O assunto, com os valores desta linha, teria mais de {SUBJECT_LONGEST} caracteres.")
         return subject, text, page
 
 
 _BREAK = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@lru_cache(maxsize=256)
+def _rendered(template: Template, values: Mapping[str, str]) -> str:
+    """The text, piece by piece, so that one that grows without measure is given up early."""
+    pieces: list[str] = []
+    size = 0
+    for piece in template.generate(values):
+        size += len(piece)
+        if size > RENDERED_LONGEST:
+            raise Unrenderable(f"O texto, com os valores desta linha, teria mais de {RENDERED_LONGEST} caracteres.")
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+@lru_cache(maxsize=64)
 def _compiled(text: str, escaping: bool) -> Template:
     return (_HTML if escaping else _PLAIN).from_string(text)
 
@@ -91,23 +112,42 @@ def _check(name: str, text: str, known: set[str]) -> None:
 
 def checked_syntax(name: str, text: str) -> nodes.Template:
     """A text's tree, if it is short, well formed and holds nothing costly. Raises 422 problems."""
-    if len(text) > LONGEST or "\0" in text:
-        raise invalid(f"{name}: no máximo {LONGEST} caracteres, sem NUL.")
+    if len(text) > LONGEST or "\0" in text or not is_unicode(text):
+        raise invalid(f"{name}: no máximo {LONGEST} caracteres de Unicode válido, sem NUL.", campo=name)
     try:
         tree = _PLAIN.parse(text)
+    except ValueError as error:
+        raise invalid(f"{name}: um número tem algarismos demais.", campo=name) from error
     except TemplateSyntaxError as error:
         told = "a marcação não está certa; confira cada {{ }} e {% if %}, e o que os fecha."
         raise invalid(f"{name}, linha {error.lineno}: {told}", campo=name) from error
     except RecursionError:
         raise invalid(f"{name}: aninhado demais.", campo=name) from None
-    for node in tree.find_all(nodes.Node):
+    for node in _bounded(name, tree):
         _refuse_costly(name, node)
     return tree
+
+
+def _bounded(name: str, tree: nodes.Template) -> Iterator[nodes.Node]:
+    """Every node, without recursion of our own: a stranger's tree may be deeper than our stack. Raises 422 problems."""
+    waiting: list[tuple[nodes.Node, int]] = [(node, 1) for node in tree.iter_child_nodes()]
+    seen = 0
+    while waiting:
+        node, depth = waiting.pop()
+        seen += 1
+        if seen > MOST_MARKS:
+            raise invalid(f"{name}: marcas demais; um texto tem no máximo {MOST_MARKS} valores e condições.", campo=name)
+        if depth > DEEPEST:
+            raise invalid(f"{name}: aninhado demais.", campo=name)
+        yield node
+        waiting += [(child, depth + 1) for child in node.iter_child_nodes()]
 
 
 def _refuse_costly(name: str, node: Any) -> None:
     if isinstance(node, nodes.Filter) and node.name not in FILTERS:
         raise invalid(f"{name}: o filtro '{node.name}' não é aceito; há: {', '.join(sorted(FILTERS))}.", campo=name)
+    if isinstance(node, nodes.Const) and isinstance(node.value, str) and not is_unicode(node.value):
+        raise invalid(f"{name}, linha {node.lineno}: um texto entre aspas não é Unicode válido.", campo=name)
     if not isinstance(node, _ALLOWED):
         kind = type(node).__name__.lower()
         raise invalid(

@@ -82,3 +82,11 @@ def test_a_quote_without_a_partner_loses_no_line() -> None:
     rows, lines, _ = read(b'email,n\na@b.com,O"Brien\nb@b.com,"x\nc@b.com,y\n')
     assert lines == 3
     assert len(rows) == 3
+
+
+def test_values_that_no_mail_could_hold_cost_their_line_alone() -> None:
+    begin = b"email,n\n" + b"".join(b"p%d@b.com,x\n" % number for number in range(20))
+    rows, lines, _ = read(begin + b"much@b.com," + b"y" * 70_000 + b"\nfim@b.com,z\n")
+    bad = [row for row in rows if row["motivo"]]
+    assert [(row["email"], row["linha"]) for row in bad] == [("much@b.com", 22)]
+    assert (lines, max(len(row["variaveis"]) for row in rows) < 100) == (22, True)
