@@ -16,9 +16,11 @@ from umavez_systems.problems import Problem
 TOPIC = "mailing.processar"
 SUBSCRIBER = "mailing"
 FILENAME_LONGEST = 255
-ATTEMPTS = 5
-"""Tries of one entry that the far side answers with "later"; then it is FAILED."""
+ATTEMPTS = 10
+"""Tries of one entry that the far side answers with "later", over about three hours; then it is FAILED."""
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 3600.0
+BUSY_SECONDS = 24 * 3600.0
+"""For how long "slow down" costs no attempt: it is not the mail's fault."""
 
 
 class Status(StrEnum):
@@ -102,12 +104,15 @@ class Capability:
     tells: bool = False
 
 
-def plan_for(doubt: Doubt, provider: Capability, age: float) -> Plan:
-    """What to do with an unknown mail whose intent is `age` seconds old.
+def plan_for(doubt: Doubt, provider: Capability, age: float, *, tried_by: str | None = None) -> Plan:
+    """What to do with an unknown mail whose intent is `age` seconds old, and was handed to `tried_by`.
 
     A far side that remembers the key sends it once, whatever the policy; once it has forgotten, nothing is sent by
-    itself again. Without keys the mailing's policy decides, and asking needs somebody who can answer.
+    itself again. Without keys the mailing's policy decides, and asking needs somebody who can answer. A provider knows
+    nothing of what another was handed: neither its keys nor its answers help there.
     """
+    if tried_by is not None and tried_by != provider.name:
+        return Plan.SEND if doubt is Doubt.REENVIAR else Plan.HOLD
     if provider.keyed:
         return Plan.SEND if age < provider.window * 0.9 else Plan.HOLD
     if doubt is Doubt.REENVIAR:
@@ -120,6 +125,26 @@ def plan_for(doubt: Doubt, provider: Capability, age: float) -> Plan:
 def pause_after(attempts: int) -> float:
     """Seconds to wait after the `attempts`-th "later"."""
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(max(attempts - 1, 0), 20))
+
+
+_ENHANCED = re.compile(r"\b([245]\.\d{1,3}\.\d{1,3})\b")
+_GONE = frozenset(("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"))
+_GONE_WORDS = re.compile(
+    r"(user|mailbox|recipient|account|address)\b.{0,40}"
+    r"\b(unknown|not found|does not exist|doesn't exist|disabled|unavailable)"
+    r"|(no such|unknown|invalid) (user|mailbox|recipient|account|address)",
+    re.IGNORECASE,
+)
+
+
+def is_hard(text: str, *, spoken_of: bool = True) -> bool:
+    """Whether a final refusal says that the address is gone, so that it is never to be written to again.
+
+    By the enhanced code (RFC 3463) where there is one; else by its words, if the recipient is `spoken_of` at all. What
+    a relay says of the sender, of spam or of its own rules is no reason to give up an address.
+    """
+    found = _ENHANCED.search(text)
+    return found[1] in _GONE if found else spoken_of and _GONE_WORDS.search(text) is not None
 
 
 def leaks(row: Mapping[str, Any]) -> list[str]:

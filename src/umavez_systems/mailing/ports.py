@@ -41,13 +41,17 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A provider's answer. `slow`: everybody must slow down; `hard`: this address does not exist."""
+    """A provider's answer. `slow`: everybody must slow down, for `rest` seconds if it says so; `hard`: this address
+
+    does not exist.
+    """
 
     fate: Fate
     text: str
     external_id: str | None = None
     slow: bool = False
     hard: bool = False
+    rest: float = 0.0
 
 
 Proof = Callable[[], Awaitable[None]]

@@ -136,7 +136,9 @@ def _bounded(name: str, tree: nodes.Template) -> Iterator[nodes.Node]:
         node, depth = waiting.pop()
         seen += 1
         if seen > MOST_MARKS:
-            raise invalid(f"{name}: marcas demais; um texto tem no máximo {MOST_MARKS} valores e condições.", campo=name)
+            raise invalid(
+                f"{name}: marcas demais; um texto tem no máximo {MOST_MARKS} valores e condições.", campo=name
+            )
         if depth > DEEPEST:
             raise invalid(f"{name}: aninhado demais.", campo=name)
         yield node

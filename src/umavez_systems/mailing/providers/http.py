@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -24,9 +25,10 @@ _BOUNDED = BoundedJson(size=100_000)
 class HttpProvider:
     """Hands mails over one by one, as many at once as there are connections."""
 
-    capability = Capability("http", keyed=True, window=WINDOW, batch=1, tells=True)
-
     def __init__(self, url: str, token: str, connections: int = 10) -> None:
+        # By host: a key that one service remembers says nothing to another.
+        name = f"http:{urlsplit(url).netloc.rpartition('@')[2]}"[:40]
+        self.capability = Capability(name, keyed=True, window=WINDOW, batch=1, tells=True)
         self._client = httpx.AsyncClient(
             base_url=url.rstrip("/"),
             headers={"Authorization": f"Bearer {token}"},
@@ -93,7 +95,7 @@ def _untold(trouble: Trouble, text: str) -> Answer:
         return Answer(Fate.REFUSED, text)
     if trouble.status is None:
         return Answer(Fate.UNREACHED, text)
-    return Answer(Fate.LATER, text, slow=True)
+    return Answer(Fate.LATER, text, slow=True, rest=trouble.retry_after or 0.0)
 
 
 def _field(response: httpx.Response, name: str) -> str | None:

@@ -21,13 +21,12 @@ from aiosmtplib import (
     SMTPSenderRefused,
 )
 
-from umavez_systems.mailing.domain import Capability
+from umavez_systems.mailing.domain import Capability, is_hard
 from umavez_systems.mailing.ports import Answer, Fate, Mail, Proof
 
-SLOW = frozenset((421, 450, 451, 452, 454))
-HARD = frozenset((550, 551, 553))
+SLOW = frozenset((421, 454))
+"""The server itself cannot go on. 450 to 452 speak of one recipient, as greylists do: nobody else has to rest."""
 TIMEOUT = 60.0
-_ENHANCED = re.compile(r"\b([245]\.\d{1,3}\.\d{1,3})\b")
 _QUEUED = re.compile(r"queued as ([\w.-]{4,80})", re.IGNORECASE)
 _TROUBLE = (SMTPException, OSError, TimeoutError)
 
@@ -71,30 +70,32 @@ class SmtpProvider:
     async def _one(self, mail: Mail, proof: Proof) -> Answer:
         async with self._hands:
             while self._idle:
-                answer = await self._exchanged(self._idle.pop(), mail, proof)
+                answer = await self._exchanged(self._idle.pop(), mail, proof, idle=True)
                 if answer.fate is not Fate.UNREACHED:
                     return answer
                 # The relay had closed an idle connection: nothing was sent, the next one is tried.
             try:
                 client = await self._connected()
             except _TROUBLE as error:
-                return Answer(Fate.UNREACHED, f"O servidor SMTP não atende: {_said(error)}")
-            return await self._exchanged(client, mail, proof)
+                return Answer(Fate.UNREACHED, f"O servidor SMTP não atende: {_said(error)}", slow=_code(error) in SLOW)
+            return await self._exchanged(client, mail, proof, idle=False)
 
     async def _connected(self) -> SMTP:
         client = SMTP(**self._options)  # type: ignore[arg-type]  # made of checked parts of a URL
         await client.connect()
         return client
 
-    async def _exchanged(self, client: SMTP, mail: Mail, proof: Proof) -> Answer:
+    async def _exchanged(self, client: SMTP, mail: Mail, proof: Proof, *, idle: bool) -> Answer:
         """One mail over one connection, which goes back to the pool if it may be used again."""
         try:
-            refused = await self._announced(client, mail)
+            refused = await self._announced(client, mail, idle=idle)
             if refused is not None:
                 return await self._kept(client, refused)
         except _TROUBLE as error:
             client.close()
-            return Answer(Fate.UNREACHED, f"A conexão SMTP caiu antes do envio: {_said(error)}")
+            # On a new connection it may be this very mail at which the relay hangs up: that is an attempt.
+            fate = Fate.UNREACHED if idle else Fate.LATER
+            return Answer(fate, f"A conexão SMTP caiu antes do envio: {_said(error)}")
         try:
             await proof()
         except BaseException:
@@ -102,7 +103,7 @@ class SmtpProvider:
             raise
         return await self._handed_over(client, mail)
 
-    async def _announced(self, client: SMTP, mail: Mail) -> Answer | None:
+    async def _announced(self, client: SMTP, mail: Mail, *, idle: bool) -> Answer | None:
         """Sender and recipient; an answer where one is refused."""
         utf8 = not mail.recipient.isascii()
         if utf8 and not client.supports_extension("smtputf8"):
@@ -112,6 +113,8 @@ class SmtpProvider:
             await client.mail(parseaddr(mail.sender)[1], **coding)  # type: ignore[arg-type]  # its own options
             await client.rcpt(mail.recipient, encoding="utf-8" if utf8 else "ascii")
         except SMTPSenderRefused as error:
+            if idle and error.code == 421:
+                return Answer(Fate.UNREACHED, _said(error))  # how a relay says that it closed an idle connection
             later = Answer(Fate.LATER, _said(error), slow=error.code in SLOW)
             # A sender that is not taken is nobody's but ours: every other mail would meet the same.
             return later if error.code < 500 else Answer(Fate.UNREACHED, f"Remetente recusado: {_said(error)}")
@@ -165,9 +168,11 @@ def answer_of(error: SMTPResponseException, *, recipient: bool = False) -> Answe
     """What a refusal means: 4xx is "later", 5xx is final, and some say that the address does not exist."""
     if error.code < 500:
         return Answer(Fate.LATER, _said(error), slow=error.code in SLOW)
-    found = _ENHANCED.search(error.message)
-    hard = found[1].startswith("5.1.") if found else (recipient and error.code in HARD)
-    return Answer(Fate.REFUSED, _said(error), hard=hard)
+    return Answer(Fate.REFUSED, _said(error), hard=is_hard(error.message, spoken_of=recipient))
+
+
+def _code(error: BaseException) -> int | None:
+    return error.code if isinstance(error, SMTPResponseException) else None
 
 
 def _said(error: BaseException) -> str:

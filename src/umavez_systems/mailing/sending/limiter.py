@@ -8,6 +8,7 @@ from umavez_systems.mailing.database import Dialect
 SLOWEST = 1 / 64
 MEND_MS = 10_000
 REST_MS = 5_000
+LONGEST_REST_MS = 3_600_000
 
 
 class Limiter:
@@ -43,16 +44,24 @@ class Limiter:
             self._write(connection, begin + int(many * 1000 / (self._rate * factor)), factor, changed)
             return max(0.0, float(begin - row["now"]) / 1000)
 
-    def slow_down(self) -> None:
-        """The far side asked for less: everybody rests, then goes at half the speed."""
+    @property
+    def reserves(self) -> bool:
+        """Whether a moment that was handed out is lost when nobody uses it."""
+        return self._rate > 0
+
+    def slow_down(self, asked: float = 0.0) -> None:
+        """The far side asked for less, perhaps for so many seconds: everybody rests, then goes at half the speed.
+
+        Where no speed is set, each complaint that follows soon is a longer rest.
+        """
         with self._database.transaction() as connection:
             row = self._held(connection)
-            self._write(
-                connection,
-                max(row["livre_em"], row["now"] + REST_MS),
-                max(SLOWEST, row["fator"] / 2),
-                row["now"],
-            )
+            factor = row["fator"]
+            if not self.reserves:
+                factor = min(1.0, factor * 1.1 ** min(100, (row["now"] - row["mudou_em"]) // MEND_MS))
+            rest = REST_MS if self.reserves else int(REST_MS / factor)
+            rest = max(rest, min(LONGEST_REST_MS, int(asked * 1000)))
+            self._write(connection, max(row["livre_em"], row["now"] + rest), max(SLOWEST, factor / 2), row["now"])
 
     def _held(self, connection: Connection) -> Row:
         connection.rows(self._ensure, (self._name,))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from umavez_systems.database import Row
-from umavez_systems.mailing.domain import ATTEMPTS, Doubt, Entry, Plan, pause_after, plan_for
+from umavez_systems.mailing.domain import ATTEMPTS, BUSY_SECONDS, Doubt, Entry, Plan, pause_after, plan_for
 from umavez_systems.mailing.ingest.dialect import Dialect
 from umavez_systems.mailing.letters.composing import Composer
 from umavez_systems.mailing.letters.signing import signer_of
@@ -58,7 +59,7 @@ class Sender:
         results: list[Result] = []
         while True:
             if time.monotonic() < until:
-                await self._rest(stop)
+                await self._rest(stop, until)
             over = stop.is_set() or time.monotonic() >= until
             group = await self._run(
                 self._holding.turn, results, 0 if over else self._size, self._provider.capability.name
@@ -73,9 +74,11 @@ class Sender:
                 await self._settle_doubts()
                 return True
 
-    async def _rest(self, stop: asyncio.Event) -> None:
+    async def _rest(self, stop: asyncio.Event, until: float) -> None:
         left = await self._run(self._limiter.reserve, self._size)
-        while left > 0 and not stop.is_set():
+        # A moment of one's own is waited for; a rest of everybody's goes on without us.
+        end = math.inf if self._limiter.reserves else until
+        while left > 0 and not stop.is_set() and time.monotonic() < end:
             await asyncio.sleep(min(left, 1.0))
             left -= 1.0
 
@@ -83,9 +86,9 @@ class Sender:
         results, mails = self._composed(group.entries)
         answers = await self._provider.send(mails, self._proof) if mails else []
         if any(answer.slow for answer in answers):
-            await self._run(self._limiter.slow_down)
-        attempts = {entry["id"]: entry["attempts"] for entry in group.entries}
-        results += [result_of(mail, answer, attempts[mail.entry]) for mail, answer in zip(mails, answers, strict=True)]
+            await self._run(self._limiter.slow_down, max(answer.rest for answer in answers))
+        tried = {entry["id"]: entry for entry in group.entries}
+        results += [result_of(tried[mail.entry], answer) for mail, answer in zip(mails, answers, strict=True)]
         await self._suppress(mails, answers)
         if answers and all(answer.fate is Fate.UNREACHED for answer in answers):
             await self._run(self._holding.turn, results, 0, self._provider.capability.name)
@@ -118,7 +121,8 @@ class Sender:
             after = page[-1]["id"]
             decided: dict[str, Entry] = {}
             for row in page:
-                found = await self._decided(row, plan_for(doubt, provider, float(row["idade"])))
+                plan = plan_for(doubt, provider, float(row["idade"]), tried_by=row["provedor"])
+                found = await self._decided(row, plan)
                 if found is not None:
                     decided[row["id"]] = found
             if decided:
@@ -135,16 +139,20 @@ class Sender:
         return Entry.SENT if told else Entry.PENDING
 
 
-def result_of(mail: Mail, answer: Answer, attempts: int) -> Result:
-    """What an answer makes of an entry that was tried `attempts` times."""
+def result_of(entry: Row, answer: Answer) -> Result:
+    """What an answer makes of an entry, which knows how often it was tried, and since when."""
+    number, attempts = entry["id"], entry["attempts"]
+    since = (entry["agora"] - entry["data"]) / 1000
     match answer.fate:
         case Fate.ACCEPTED:
-            return Result(mail.entry, Entry.SENT, answer.text, answer.external_id)
+            return Result(number, Entry.SENT, answer.text, answer.external_id)
         case Fate.UNKNOWN:
-            return Result(mail.entry, Entry.UNKNOWN, answer.text, answer.external_id)
+            return Result(number, Entry.UNKNOWN, answer.text, answer.external_id)
         case Fate.UNREACHED:
-            return Result(mail.entry, Entry.PENDING, answer.text, counts=False)
+            return Result(number, Entry.PENDING, answer.text, counts=False)
+        case Fate.LATER if answer.slow and since < BUSY_SECONDS:
+            return Result(number, Entry.PENDING, answer.text, due_in=pause_after(attempts), counts=False)
         case Fate.LATER if attempts < ATTEMPTS:
-            return Result(mail.entry, Entry.PENDING, answer.text, due_in=pause_after(attempts))
+            return Result(number, Entry.PENDING, answer.text, due_in=pause_after(attempts))
         case _:
-            return Result(mail.entry, Entry.FAILED, answer.text)
+            return Result(number, Entry.FAILED, answer.text)

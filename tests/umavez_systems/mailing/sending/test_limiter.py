@@ -29,3 +29,15 @@ def test_the_limiter_is_shared_and_slows_down(carrier: Carrier) -> None:
 def test_a_far_side_that_asks_for_less_lets_everybody_rest(carrier: Carrier, settings: Settings) -> None:
     Limiter(carrier.mailing.cases.database, 0.0).slow_down()
     assert query(settings, "SELECT livre_em - mudou_em, fator FROM mailing_limits") == [(REST_MS, 0.5)]
+
+
+def test_without_a_speed_each_complaint_that_follows_is_a_longer_rest_and_a_wish_is_granted(carrier: Carrier) -> None:
+    limiter = Limiter(carrier.mailing.cases.database, 0.0)
+    limiter.slow_down()
+    assert 4 < limiter.reserve(1) <= 5
+    limiter.slow_down()
+    assert 9 < limiter.reserve(1) <= 10
+    limiter.slow_down(60.0)
+    assert 59 < limiter.reserve(1) <= 60
+    limiter.slow_down(1e9)
+    assert 3599 < limiter.reserve(1) <= 3600

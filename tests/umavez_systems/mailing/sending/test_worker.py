@@ -14,9 +14,10 @@ from tests.umavez_systems.mailing.conftest import query
 from tests.umavez_systems.mailing.far import Far, age, held, ingested, states, status_of, upload, work
 from umavez import ClaimLost
 from umavez.messaging import Poison
-from umavez_systems.mailing.domain import Capability, Doubt, Entry, Plan, plan_for
+from umavez_systems.mailing.domain import ATTEMPTS, Capability, Doubt, Entry, Plan, plan_for
 from umavez_systems.mailing.ports import Answer, Fate, Mail, Proof
 from umavez_systems.mailing.sending.groups import Result, settle
+from umavez_systems.mailing.sending.sender import result_of
 from umavez_systems.problems import Problem
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
@@ -142,7 +143,30 @@ def test_past_a_providers_window_nothing_is_sent_by_itself() -> None:
         assert plan_for(doubt, keyed, 10) is Plan.SEND
         assert plan_for(doubt, keyed, 95) is Plan.HOLD
     assert plan_for(Doubt.REENVIAR, Capability("smtp"), 10**9) is Plan.SEND
+    # Another was handed the mail: neither this one's keys nor its answers say anything about it.
+    for doubt, plan in ((Doubt.SEGURAR, Plan.HOLD), (Doubt.PERGUNTAR, Plan.HOLD), (Doubt.REENVIAR, Plan.SEND)):
+        assert plan_for(doubt, keyed, 10, tried_by="smtp") is plan
+        assert plan_for(doubt, Capability("sink", tells=True), 10, tried_by="smtp") is plan
     assert plan_for(Doubt.PERGUNTAR, Capability("smtp"), 1) is Plan.HOLD
+
+
+def test_a_provider_is_not_believed_about_what_another_was_handed(carrier: Carrier, settings: Settings) -> None:
+    mailing = upload(carrier, b"email\na@b.com\n", duvida="perguntar")
+    work(carrier, mailing, Far(a=Answer(Fate.UNKNOWN, "?")))
+    carrier.mailing.cases.resume("local", mailing, "ana")
+    other = Far(Capability("sink", tells=True))  # it would say that it never saw this mail, and be right
+    work(carrier, mailing, other)
+    assert (other.mails, states(settings), status_of(carrier, mailing)) == ([], {"UNKNOWN": 1}, "PAUSED")
+
+
+def test_later_is_an_attempt_and_slow_down_is_none_for_a_day() -> None:
+    first = {"id": "e", "attempts": 1, "data": 0, "agora": 0}
+    assert result_of(first, Answer(Fate.LATER, "450")) == Result("e", Entry.PENDING, "450", due_in=30.0)
+    assert result_of({**first, "attempts": ATTEMPTS}, Answer(Fate.LATER, "450")).status is Entry.FAILED
+    busy = Answer(Fate.LATER, "421", slow=True)
+    assert not result_of({**first, "attempts": ATTEMPTS}, busy).counts
+    late = {**first, "attempts": ATTEMPTS, "agora": 25 * 3_600_000}
+    assert result_of(late, busy).status is Entry.FAILED
 
 
 def test_people_decide_about_doubts_once_and_the_last_one_ends_the_mailing(
