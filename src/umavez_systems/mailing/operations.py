@@ -6,6 +6,7 @@ the broker is away, and nothing is told that did not happen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,31 +108,37 @@ class Mailings:
         kept = False
         try:
             with self.database.transaction() as connection:
-                row, made = self._keyed(connection, principal, wish.key, values)
-                kept = made
-                if not made and reingest is Reingest.REPOR and row["content_hash"] != "":
-                    kept = self._read_again(connection, row, url, spool, dialect)
+
+                def take() -> tuple[Row, bool]:
+                    nonlocal kept
+                    row, made = self._found_or_made(connection, values)
+                    kept = made
+                    if not made and reingest is Reingest.REPOR:
+                        row = self._read_again(connection, principal, row["id"], url, spool, dialect)
+                        kept = True
+                    return row, made
+
+                return self._keyed(connection, principal, wish, spool, take)
         finally:
             if not kept:
                 self.storage.remove(url)
-        return row, made
 
     def _keyed(
-        self, connection: Connection, principal: str, key: str | None, values: tuple[Any, ...]
+        self,
+        connection: Connection,
+        principal: str,
+        wish: Upload,
+        spool: Spool,
+        take: Callable[[], tuple[Row, bool]],
     ) -> tuple[Row, bool]:
-        if key is None:
-            return self._found_or_made(connection, values)
-        meaning = {
-            "arquivo": values[2],
-            "conteudo": values[6],
-            "assunto": values[11],
-            "texto": values[12],
-            "html": values[13],
-        }
+        """What `take` does, once for the request's key if it has one: a repeated request changes nothing at all."""
+        if wish.key is None:
+            return take()
+        meaning = {"arquivo": wish.filename, "conteudo": spool.content_hash, "campos": wish.fields}
         with self._once.joined(
             connection.raw,
             "criar_mailing",
-            key=key,
+            key=wish.key,
             scope=principal,
             fingerprint=meaning,
             activity=ACTIVITY,
@@ -139,7 +146,7 @@ class Mailings:
         ) as attempt:
             if attempt.replayed:
                 return self._of(connection, principal, attempt.outcome["mailingId"]), False
-            row, made = self._found_or_made(connection, values)
+            row, made = take()
             attempt.succeed({"mailingId": row["id"]})
             return row, made
 
@@ -163,8 +170,11 @@ class Mailings:
             row = connection.row(tables.BY_NAME, (filename,))
         return row
 
-    def _read_again(self, connection: Connection, row: Row, url: str, spool: Spool, dialect: Dialect) -> bool:
+    def _read_again(
+        self, connection: Connection, principal: str, number: str, url: str, spool: Spool, dialect: Dialect
+    ) -> Row:
         """Read a file into a mailing that is there: FAILED and INVALID entries wait again, the rest stays."""
+        row = self._of(connection, principal, number, self.dialect.held)
         if row["status"] in (Status.PROCESSING, Status.CANCELLED):
             raise Problem(
                 409,
@@ -191,9 +201,8 @@ class Mailings:
             motivo=None,
             pedido=None,
         )
-        row.update(status=str(Status.QUEUED), content_hash=spool.content_hash)
         self.tell(connection, row["id"])
-        return True
+        return {**row, "status": str(Status.QUEUED), "content_hash": spool.content_hash}
 
     def letter(self, principal: str, filename: str, fields: dict[str, str]) -> Letter:
         """What is written to everybody, from the fields of an upload and the template that they name."""

@@ -13,6 +13,8 @@ import pytest
 
 from tests.umavez_systems.mailing.conftest import client_settings as settings
 from tests.umavez_systems.mailing.conftest import query, send
+from tests.umavez_systems.mailing.far import Far, mailed, work
+from umavez_systems.mailing.ports import Answer, Fate
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
 
@@ -89,6 +91,21 @@ def test_an_idempotency_key_works_too_and_refuses_other_content(client: httpx.Cl
     assert again.json()["mailingId"] == first.json()["mailingId"]
     refused = send(client, "k2.csv", "email\nz@test.com\n", key="k1")
     assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_a_request_with_a_key_that_reads_again_reads_once(
+    client: httpx.Client, beside: Carrier, settings: Settings
+) -> None:
+    mailing = mailed(client, beside, LIST, Far(user=Answer(Fate.REFUSED, "554 no")))
+    again = {"reingestao": "repor", "key": "r1"}
+    assert send(client, "a.csv", LIST, **again).json()["status"] == "QUEUED"
+    work(beside, mailing, Far(user=Answer(Fate.REFUSED, "554 no")))
+    replayed = send(client, "a.csv", LIST, **again)
+    assert (replayed.status_code, replayed.json()["status"]) == (200, "SENT")
+    assert query(settings, "SELECT status FROM mailing_entries") == [("FAILED",)]
+    assert len(list(Path(settings.storage).iterdir())) == 2  # what it was read from first, and again
+    # The same key with another wish is another request.
+    assert send(client, "a.csv", LIST, key="r1", duvida="reenviar").status_code == 422
 
 
 @pytest.mark.parametrize(
