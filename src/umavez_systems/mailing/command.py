@@ -276,22 +276,27 @@ def sink(
 
 @suppressions.command("import")
 def import_suppressions(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="One address per line.")],
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="CSV: an address per line, and perhaps its reason.")
+    ],
     database: DatabaseUrl = None,
     principal: Principal = LOCAL,
 ) -> None:
-    """Never write to these addresses."""
-    with opened(database) as desk:
-        many = desk.mailing.suppressions.add(principal, file.read_text().split(), "manual", file.name)
-    typer.echo(f"{many} addresses added.")
+    """Never write to these addresses. Takes what `export` writes; lines without an address are named, and exit 1."""
+    with opened(database) as desk, file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        done = desk.mailing.suppressions.import_lines(principal, lines, file.name)
+    typer.echo(f"{done.new} addresses added.")
+    if done.bad:
+        shown = ", ".join(map(str, done.bad[:20])) + (" …" if len(done.bad) > 20 else "")
+        raise UmavezError(f"{len(done.bad)} lines hold no address and were left out: {shown}")
 
 
 @suppressions.command("export")
 def export_suppressions(database: DatabaseUrl = None, principal: Principal = LOCAL) -> None:
     """Every address that is never written to, with the reason."""
     with opened(database) as desk:
-        for row in desk.mailing.suppressions.all(principal):
-            typer.echo(f"{row['email']},{row['motivo']}")
+        for line in desk.mailing.suppressions.export_lines(principal):
+            typer.echo(line, nl=False)
 
 
 def watch(look: Callable[[], dict[str, Any]]) -> None:

@@ -232,3 +232,17 @@ def shown_moment(value: object) -> str | None:
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     text = str(value).replace(" ", "T")
     return f"{text[:23]}Z" if "." in text else f"{text[:19]}.000Z"
+
+
+_RUN = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def shown_cell(value: object) -> str:
+    """A cell of a CSV that spreadsheets show: a leading sign would make them compute what a stranger wrote."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if text[:1] in _RUN else text
+
+
+def plain_cell(text: str) -> str:
+    """The cell before `shown_cell`."""
+    return text[1:] if text[:1] == "'" and text[1:2] in _RUN else text

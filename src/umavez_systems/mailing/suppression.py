@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import csv
 import hmac
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from email import message_from_bytes, policy
 
 from umavez_systems.database import Connection, Database, Row
 from umavez_systems.mailing import database as tables
-from umavez_systems.mailing.addresses import kept_address
-from umavez_systems.mailing.domain import Entry, Status, finished, invalid, is_id
+from umavez_systems.mailing.addresses import address_of, kept_address
+from umavez_systems.mailing.domain import (
+    Entry,
+    Status,
+    finished,
+    invalid,
+    is_hard,
+    is_id,
+    plain_cell,
+    shown_cell,
+    shown_moment,
+)
 from umavez_systems.problems import Problem
 
 REASONS = ("descadastro", "bounce", "reclamacao", "manual")
 PAGE = 1000
+LINE_LONGEST = 2_000
 _TOKEN = re.compile(r"([0-9a-f]{32})([0-9a-f]{32})")
 _OUR_ID = re.compile(r"<([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.[0-9a-f]{8}@")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did: how many addresses are new, and which lines hold none."""
+
+    new: int
+    bad: list[int]
 
 
 class Suppressions:
@@ -30,15 +51,42 @@ class Suppressions:
         """Never write to these again; how many are new. Raises a 422 problem for what is no address."""
         if reason not in REASONS:
             raise invalid(f"motivo deve ser {', '.join(REASONS)}.")
-        wanted = {kept_address(email) for email in emails if email.strip()}
-        for email in wanted:
-            if "@" not in email or len(email) > 255 or not email.isprintable():
-                raise invalid(f"{email[:80]!r} não é um endereço.")
+        wanted = {_address(email) for email in emails if email.strip()}
+        return self._added(principal, dict.fromkeys(wanted, reason), detail)
+
+    def _added(self, principal: str, wanted: dict[str, str], detail: str | None) -> int:
         with self._database.transaction() as connection:
             return sum(
                 bool(connection.rows(tables.SUPPRESS + " RETURNING email", (principal, email, reason, detail)))
-                for email in sorted(wanted)
+                for email, reason in sorted(wanted.items())
             )
+
+    def import_lines(self, principal: str, lines: Iterable[str], detail: str) -> Imported:
+        """Never write to the addresses of a CSV: address, and a reason where it has one. What is none is told.
+
+        Everything else is kept: whoever must not be written to must not wait for somebody else's typing error.
+        """
+        wanted: dict[str, str] = {}
+        many, bad = 0, []
+        for number, line in enumerate(lines, 1):
+            row = next(csv.reader([line[:LINE_LONGEST].replace("\0", "")]), [])
+            cells = [plain_cell(cell.strip()) for cell in row]
+            if not any(cells) or (number == 1 and cells[0].lower() in ("email", "e-mail")):
+                continue
+            try:
+                wanted[_address(cells[0])] = cells[1] if len(cells) > 1 and cells[1] in REASONS else "manual"
+            except Problem:
+                bad.append(number)
+            if len(wanted) >= PAGE:
+                many += self._added(principal, wanted, detail)
+                wanted = {}
+        return Imported(many + self._added(principal, wanted, detail), bad)
+
+    def export_lines(self, principal: str) -> Iterator[str]:
+        """The list as a CSV that can be imported again, and that no spreadsheet runs."""
+        yield "email,motivo,desde\r\n"
+        for row in self.all(principal):
+            yield f"{shown_cell(row['email'])},{row['motivo']},{shown_moment(row['created_at'])}\r\n"
 
     def remove(self, principal: str, email: str) -> bool:
         """Allow an address again."""
@@ -83,8 +131,11 @@ class Suppressions:
             connection.rows(tables.SUPPRESS, (owner, entry["email"], "descadastro", f"mailing {entry['mailing_id']}"))
         return str(entry["email"])
 
-    def told(self, principal: str, entry: str, event: str, detail: str) -> bool:
-        """A provider says what became of a mail: delivered, bounced or complained. False for one that is not known."""
+    def told(self, principal: str, entry: str, event: str, detail: str, *, hard: bool = True) -> bool:
+        """A provider says what became of a mail: delivered, bounced or complained. False for one that is not known.
+
+        `hard`: whether a bounce says that the address is gone; else it is only this mail that failed.
+        """
         if not is_id(entry):
             return False
         with self._database.transaction() as connection:
@@ -102,7 +153,7 @@ class Suppressions:
                 )
                 connection.rows(text, (str(after), detail[:2000], entry, str(before)))
                 self._count(connection, held, tables.moved(before, after))
-            if event != "delivered":
+            if event == "complained" or (event == "bounced" and hard):
                 reason = "bounce" if event == "bounced" else "reclamacao"
                 connection.rows(tables.SUPPRESS, (principal, row["email"], reason, detail[:500]))
             return True
@@ -113,6 +164,13 @@ class Suppressions:
         ends = held["status"] == Status.PAUSED and finished(after)
         columns = {"status": str(Status.SENT), "motivo": None} if ends else {}
         self._dialect.count(connection, str(held["id"]), changes, **columns)
+
+
+def _address(text: str) -> str:
+    email, reason = address_of(kept_address(text))
+    if reason is not None or len(email) > 255:
+        raise invalid(f"{text[:80]!r} não é um endereço.")
+    return email
 
 
 def _after(before: Entry, event: str) -> Entry:
@@ -135,20 +193,33 @@ def entry_of(message_id: str) -> str | None:
     return found[1] if found else None
 
 
-def bounce_of(content: bytes) -> tuple[str, str] | None:
-    """The entry and the reason in a delivery status notification (RFC 3464) about a permanent failure, if it is one."""
-    message = message_from_bytes(content, policy=policy.default)
-    if message.get_content_type() != "multipart/report":
+@dataclass(frozen=True, slots=True)
+class Bounce:
+    """What a delivery status notification says: which entry, why, and whether the address is gone."""
+
+    entry: str
+    reason: str
+    hard: bool
+
+
+def bounce_of(content: bytes) -> Bounce | None:
+    """What a delivery status notification (RFC 3464) says about a permanent failure, if it is one."""
+    try:
+        message = message_from_bytes(content, policy=policy.default)
+        if message.get_content_type() != "multipart/report":
+            return None
+        parts = [(part.get_content_type(), part.as_string()) for part in message.walk() if part is not message]
+    except Exception:  # noqa: BLE001  # the library has no error of its own for what is not a mail
         return None
-    failed, reason, entry = False, "", None
-    for part in message.walk():
-        kind = part.get_content_type()
-        if kind == "message/delivery-status":
-            text = part.as_string()
-            failed = failed or bool(re.search(r"^action:\s*failed", text, re.IGNORECASE | re.MULTILINE))
-            found = re.search(r"^(?:diagnostic-code|status):\s*(.+)$", text, re.IGNORECASE | re.MULTILINE)
-            reason = found[1].strip() if found else reason
-            failed = failed and not re.search(r"^status:\s*4\.", text, re.IGNORECASE | re.MULTILINE)
-        elif kind in ("message/rfc822", "text/rfc822-headers"):
-            entry = entry_of(part.as_string()) or entry
-    return (entry, reason or "bounce") if failed and entry is not None else None
+    told = "\n".join(text for kind, text in parts if kind == "message/delivery-status")
+    heads = (text for kind, text in parts if kind in ("message/rfc822", "text/rfc822-headers"))
+    entry = next(filter(None, map(entry_of, heads)), None)
+    status, diagnosis = (_field(name, told) for name in ("status", "diagnostic-code"))
+    if entry is None or _field("action", told).lower() != "failed" or status.startswith("4."):
+        return None
+    return Bounce(entry, (diagnosis or status or "bounce")[:2000], is_hard(f"{status} {diagnosis}"))
+
+
+def _field(name: str, text: str) -> str:
+    found = re.search(rf"^{name}:[ \t]*(.+)$", text, re.IGNORECASE | re.MULTILINE)
+    return found[1].strip() if found else ""

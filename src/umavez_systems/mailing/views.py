@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from umavez_systems.database import Row
-from umavez_systems.mailing.domain import COUNTER, LINE_COUNTERS, finished, leaks, shown_moment
+from umavez_systems.mailing.domain import COUNTER, LINE_COUNTERS, finished, leaks, shown_cell, shown_moment
 
 REPORT = (
     "email",
@@ -95,7 +95,7 @@ def report_lines(pages: Iterable[list[Row]]) -> Iterator[bytes]:
     writer = csv.writer(buffer)
     writer.writerow(REPORT)
     for page in pages:
-        writer.writerows([_cell(value) for value in _line(row)] for row in page)
+        writer.writerows([shown_cell(value) for value in _line(row)] for row in page)
         yield buffer.getvalue().encode()
         buffer.seek(0)
         buffer.truncate()
@@ -108,9 +108,3 @@ def _line(row: Row) -> list[Any]:
         *(row["email"], row["status"], row["attempts"], row["external_id"], row["resposta"], row["linha"]),
         *(shown_moment(row["last_attempt"]), shown_moment(row["created_at"]), row["message_id"]),
     ]
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    # A leading sign makes spreadsheets compute what a stranger wrote; a quote before it makes them show it.
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") else text

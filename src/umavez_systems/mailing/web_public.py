@@ -5,18 +5,19 @@ from __future__ import annotations
 import html
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from umavez_systems.mailing.domain import invalid, shown_moment, unknown
 from umavez_systems.mailing.ingest.uploads import receive, spooled
 from umavez_systems.mailing.providers.sink import inbox, letter
 from umavez_systems.mailing.suppression import REASONS, bounce_of, entry_of
-from umavez_systems.mailing.web import FORM, Principal, read_json
+from umavez_systems.mailing.web import FORM, Principal, blocks, read_json, threaded
 from umavez_systems.openapi import answers
 from umavez_systems.web import body_schema, carrier_of
 
@@ -124,6 +125,15 @@ async def suppressed(
     )
 
 
+@router.get("/mailings/supressao.csv", **answers("text/csv"))
+async def suppressed_csv(request: Request, principal: Principal) -> Response:
+    """Every address that is never written to, streamed; `umavez mailing suppress import` takes it."""
+    carrier = carrier_of(request)
+    lines = carrier.mailing.suppressions.export_lines(principal)
+    headers = {**_PRIVATE, "Content-Disposition": 'attachment; filename="supressao.csv"'}
+    return StreamingResponse(threaded(carrier, blocks(lines)), media_type="text/csv; charset=utf-8", headers=headers)
+
+
 @router.post("/mailings/supressao", openapi_extra=body_schema(Supressao))
 async def suppress(request: Request, principal: Principal) -> Response:
     """Never write to these addresses again."""
@@ -159,13 +169,15 @@ async def bounce_mail(request: Request, principal: Principal) -> Response:
     found = bounce_of(await carrier_of(request).body(request, BOUNCE))
     if found is None:
         raise invalid("O corpo não é um aviso de falha permanente de um e-mail deste sistema.")
-    return await _told(request, principal, found[0], "bounced", found[1])
+    return await _told(request, principal, found.entry, "bounced", found.reason, hard=found.hard)
 
 
-async def _told(request: Request, principal: str, entry: str | None, event: str, detail: str) -> Response:
+async def _told(
+    request: Request, principal: str, entry: str | None, event: str, detail: str, *, hard: bool = True
+) -> Response:
     carrier = carrier_of(request)
-    known = entry is not None and await carrier.run(carrier.mailing.suppressions.told, principal, entry, event, detail)
-    if not known:
+    told = partial(carrier.mailing.suppressions.told, principal, entry or "", event, detail, hard=hard)
+    if not await carrier.run(told):
         raise unknown("entrada", entry or "")
     return JSONResponse({"entrada": entry, "tipo": event}, headers=_PRIVATE)
 

@@ -25,7 +25,7 @@ def test_commands_say_what_they_did(tmp_path: Path, prepared: Path) -> None:
     def run(*words: str, fails: bool = False) -> str:
         done = CliRunner().invoke(group, [*words, *where])
         assert (done.exit_code != 0) == fails, (words, done.output, done.exception)
-        return done.output or str(done.exception)
+        return f"{done.output}{done.exception or ''}"
 
     made = run("upload", str(tmp_path / "lista.csv"), "--assunto", "Oi").split()
     assert made[1:] == ["QUEUED", "created"]
@@ -44,8 +44,20 @@ def test_commands_say_what_they_did(tmp_path: Path, prepared: Path) -> None:
     assert (tmp_path / "r.csv").read_text().count("\n") == 3
     assert "0 entries" in run("resend", made[0])
     assert "0 mailing(s)" in run("recover")
-    (tmp_path / "fora.txt").write_text("x@y.com\n")
-    assert "1 addresses" in run("suppress", "import", str(tmp_path / "fora.txt"))
-    assert run("suppress", "export") == "x@y.com,manual\n"
+    (tmp_path / "fora.txt").write_text("x@y.com\nb@y.com,bounce\n")
+    assert "2 addresses" in run("suppress", "import", str(tmp_path / "fora.txt"))
+    exported = run("suppress", "export")
+    assert [line.rpartition(",")[0] for line in exported.splitlines()] == [
+        "email,motivo",
+        "b@y.com,bounce",
+        "x@y.com,manual",
+    ]
+    (tmp_path / "fora.txt").write_text(exported)
+    assert "0 addresses" in run("suppress", "import", str(tmp_path / "fora.txt"))
+    (tmp_path / "fora.txt").write_text("ruim\nz@y.com\n")
+    assert "1 lines hold no address and were left out: 1" in run(
+        "suppress", "import", str(tmp_path / "fora.txt"), fails=True
+    )
+    assert "z@y.com,manual" in run("suppress", "export")
     assert "SENT" in run("cancel", made[0], fails=True)
     assert "Não há mailing" in run("show", "nada", fails=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 
 from tests.umavez_systems.mailing.conftest import query, send
 from tests.umavez_systems.mailing.far import Far, mailed, work
@@ -102,4 +103,39 @@ def test_bounces_and_complaints_come_back(client: httpx.Client, beside: Carrier)
         ("b@b.com", "reclamacao"),
     ]
     assert bounce_of(b"Subject: oi\r\n\r\nnada") is None
+    full = dsn.format(action="failed", status="5.2.2", message_id=names["b@b.com"])
+    soft = bounce_of(full.replace("550 5.1.1 no such user", "552 5.2.2 mailbox full").encode())
+    assert soft is not None
+    assert not soft.hard
     assert entry_of("<nada>") is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\0\xff" * 1000,
+        b"Content-Type: multipart/report; boundary=\xff\r\n\r\n--\xff",
+        b"".join(b"Content-Type: multipart/report; boundary=b%d\n\n--b%d\n" % (one, one) for one in range(3000)),
+        b"Content-Type: multipart/report; boundary=b\n\n" + b"--b\n" * 100_000,
+        b"Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: message/delivery-status\n\n: x\n\n--b--",
+    ],
+    ids=["empty", "bytes", "boundary", "deep", "many", "broken"],
+)
+def test_a_bounce_that_is_none_is_refused_clearly(client: httpx.Client, body: bytes) -> None:
+    answer = client.post("/mailings/retornos/dsn", content=body, headers=MAIL)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_the_list_is_exported_as_a_csv_that_no_spreadsheet_runs(client: httpx.Client) -> None:
+    client.post("/mailings/supressao", json={"emails": ["=a@b.com", "c@b.com"], "motivo": "reclamacao"})
+    answer = client.get("/mailings/supressao.csv")
+    assert answer.headers["content-disposition"] == 'attachment; filename="supressao.csv"'
+    rows = [line.split(",")[:2] for line in answer.text.splitlines()]
+    assert rows == [["email", "motivo"], ["'=a@b.com", "reclamacao"], ["c@b.com", "reclamacao"]]
+
+
+@pytest.mark.parametrize("token", ["x", "0" * 64, "0" * 8_000, "..%2f..%2fetc", "%00", "a" * 32 + "%0d%0a" + "b" * 32])
+def test_a_link_that_nobody_sent_is_not_known(client: httpx.Client, token: str) -> None:
+    for method in ("GET", "POST"):
+        assert client.request(method, f"/descadastrar/{token}").status_code in (400, 404)
