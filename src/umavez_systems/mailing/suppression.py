@@ -28,6 +28,8 @@ from umavez_systems.problems import Problem
 REASONS = ("descadastro", "bounce", "reclamacao", "manual")
 PAGE = 1000
 LINE_LONGEST = 2_000
+MOST_NESTED = 20
+"""Boundaries in a bounce: what is nested more deeply takes seconds to read, and is no bounce."""
 _TOKEN = re.compile(r"([0-9a-f]{32})([0-9a-f]{32})")
 _OUR_ID = re.compile(r"<([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.[0-9a-f]{8}@")
 
@@ -204,6 +206,8 @@ class Bounce:
 
 def bounce_of(content: bytes) -> Bounce | None:
     """What a delivery status notification (RFC 3464) says about a permanent failure, if it is one."""
+    if content.lower().count(b"boundary") > MOST_NESTED:
+        return None
     try:
         message = message_from_bytes(content, policy=policy.default)
         if message.get_content_type() != "multipart/report":

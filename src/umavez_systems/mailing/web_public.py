@@ -166,7 +166,8 @@ async def bounce_report(request: Request, principal: Principal) -> Response:
 @router.post("/mailings/retornos/dsn", openapi_extra=_MAIL)
 async def bounce_mail(request: Request, principal: Principal) -> Response:
     """A bounce as it came by mail (RFC 3464)."""
-    found = bounce_of(await carrier_of(request).body(request, BOUNCE))
+    carrier = carrier_of(request)
+    found = await carrier.run(bounce_of, await carrier.body(request, BOUNCE))
     if found is None:
         raise invalid("O corpo não é um aviso de falha permanente de um e-mail deste sistema.")
     return await _told(request, principal, found.entry, "bounced", found.reason, hard=found.hard)
