@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing, suppress
+from threading import Event
 from typing import TypeVar
 
 from umavez_systems.database import Row
@@ -19,6 +21,9 @@ from umavez_systems.mailing.sending.holding import Holding
 T = TypeVar("T")
 WORTH = 3.0
 """How many times as long as sorting a list may be written: whoever goes on after a slice sorts it again."""
+
+PATIENCE = 60.0
+"""Seconds that a part waits for the one before it."""
 
 
 class Unreadable(Exception):
@@ -45,9 +50,13 @@ def ingest(
     ordered = _sorted(storage, row, dialect, size)
     until = max(until, time.monotonic() + WORTH * (time.monotonic() - began))
     try:
-        with ordered, closing(_ahead(_batches(holding, ordered, part))) as batches:
-            for batch, lines, done in batches:
-                row = holding.row = {**row, **holding.add(batch, lines, done)}
+        with (
+            ordered,
+            closing(_ahead(_batches(holding, ordered, part))) as batches,
+            closing(_written(holding, batches)) as written,
+        ):
+            for found, lines in written:
+                row = holding.row = {**row, **found}
                 told(lines)
                 if stopped() or row["pedido"] is not None or time.monotonic() >= until:
                     return False
@@ -74,6 +83,54 @@ def _batches(holding: Holding, ordered: SortedList, part: int) -> Iterator[tuple
     for one in ordered.parts(read, part):
         read += one.lines
         yield holding.batch(one.rows), one.lines, read / max(1, ordered.lines)
+
+
+class _Abandoned(Exception):
+    """The reading stopped before this part: nothing of it is kept."""
+
+
+class _Part:
+    """A part on its way: copied in by a thread, kept when its turn comes."""
+
+    def __init__(self, holding: Holding, hand: Executor, batch: Batch, lines: int, done: float) -> None:
+        self.lines = lines
+        self._decided = Event()
+        self._kept = False
+        self._found = hand.submit(holding.add, batch, lines, done, self._turn)
+
+    def _turn(self) -> None:
+        if not self._decided.wait(PATIENCE) or not self._kept:
+            raise _Abandoned
+
+    def keep(self) -> Row:
+        """The mailing's row, now that this part is in it. Raises what stood in the way."""
+        self._kept = True
+        self._decided.set()
+        return self._found.result()
+
+    def drop(self) -> None:
+        """Keep nothing of it."""
+        self._decided.set()
+        with suppress(Exception):
+            self._found.result()
+
+
+def _written(holding: Holding, batches: Iterator[tuple[Batch, int, float]]) -> Generator[tuple[Row, int], None, None]:
+    """Parts that are kept, each after the one before; while one is kept, the next is copied in already."""
+    waiting: deque[_Part] = deque()
+    with ThreadPoolExecutor(holding.lanes, thread_name_prefix="umavez-lane") as hands:
+        try:
+            for one in batches:
+                waiting.append(_Part(holding, hands, *one))
+                if len(waiting) >= holding.lanes:
+                    first = waiting.popleft()
+                    yield first.keep(), first.lines
+            while waiting:
+                first = waiting.popleft()
+                yield first.keep(), first.lines
+        finally:
+            for part in waiting:
+                part.drop()
 
 
 def _ahead(found: Iterator[T]) -> Generator[T, None, None]:

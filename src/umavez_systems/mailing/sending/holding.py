@@ -6,7 +6,7 @@ who decide about an entry wait for the row, or the worker for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ from umavez_systems.mailing.letters.composing import message_id
 from umavez_systems.mailing.operations import Mailings
 from umavez_systems.mailing.sending import groups
 from umavez_systems.mailing.sending.groups import Group, Result
+
+LANES = 2
+"""Parts that one worker copies in at once: the server fills its indexes on as many cores."""
 
 
 class Leak(Exception):
@@ -61,21 +64,36 @@ class Holding:
         """Rows of the list as entries of this mailing, ready to be added."""
         return batch_of(self.id, rows, sqlite=self._dialect.sqlite)
 
-    def add(self, batch: Batch, lines: int, done: float) -> Row:
+    @property
+    def lanes(self) -> int:
+        """How many parts of a list may be on their way to the database at once."""
+        return LANES if self._unlocked else 1
+
+    @property
+    def _unlocked(self) -> bool:
+        """Whether a part may be copied in before the mailing's row is locked: new rows, that nobody else can see."""
+        return not self._dialect.sqlite and self.row["reingestao"] == Reingest.MANTER
+
+    def add(self, batch: Batch, lines: int, done: float, turn: Callable[[], None] = lambda: None) -> Row:
         """Keep a part of the list, in one commit with the count of its lines, which is where to go on after it.
 
-        `done`: how much of the list that is, for people who wait. An address that is there already is kept.
+        `done`: how much of the list that is, for people who wait. `turn` is called when all of it is there, and
+        returns when the parts before are kept. An address that is there already is kept. Raises ClaimLost, and what
+        `turn` raises.
         """
         try:
-            return self._added(batch, lines, done, new=True)
+            return self._added(batch, lines, done, turn, new=True)
         except Duplicate:
-            return self._added(batch, lines, done, new=False)
+            return self._added(batch, lines, done, turn, new=False)
 
-    def _added(self, batch: Batch, lines: int, done: float, *, new: bool) -> Row:
+    def _added(self, batch: Batch, lines: int, done: float, turn: Callable[[], None], *, new: bool) -> Row:
+        rule = Reingest(self.row["reingestao"])
         with self._database.transaction() as connection:
-            row = self._proved(connection)
-            rule = Reingest(row["reingestao"])
+            if not self._unlocked:
+                self._proved(connection)
             added = add_batch(connection, batch, rule, new=new and rule is Reingest.MANTER)
+            turn()
+            row = self._proved(connection)
             good, bad = added.get(str(Entry.PENDING), 0), added.get(str(Entry.INVALID), 0)
             changes = {"linhas": lines, "aceitas": good, "invalidas": bad, "duplicadas": lines - good - bad}
             if rule is Reingest.MANTER:
@@ -103,7 +121,7 @@ class Holding:
                 changes["entradas"] = sum(found.values()) - row["entradas"]
             after = {**row, **{name: row[name] + number for name, number in changes.items()}}
             _refuse_leaks(after, found, lines)
-            self._dialect.count(connection, self.id, changes, ingerido=True, cursor="")
+            self._dialect.count(connection, self.id, changes, ingerido=True, cursor="", posicao=row["tamanho"])
             self._claim.renew(connection.raw)
         self._cursor = ""
 

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.umavez_systems.mailing.conftest import query
-from tests.umavez_systems.mailing.far import held, ingested, upload
+from tests.umavez_systems.mailing.far import age, held, ingested, upload
+from umavez import ClaimLost
 from umavez_systems.mailing.domain import leaks
 from umavez_systems.mailing.ingest import ingesting
-from umavez_systems.mailing.ingest.ingesting import Unreadable, ingest
+from umavez_systems.mailing.ingest.dialect import Dialect
+from umavez_systems.mailing.ingest.ingesting import Unreadable, _sorted, ingest
+from umavez_systems.mailing.ingest.reading import BLOCK
 from umavez_systems.mailing.sending.holding import Leak
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
@@ -88,6 +91,29 @@ def test_somebodys_wish_is_obeyed_between_two_parts(carrier: Carrier) -> None:
     cases.resume("local", mailing, "ana")
     assert ingest(held(carrier, mailing), cases.storage, time.monotonic() + 60, lambda _: None, part=100)
     assert cases.mailing("local", mailing)["entradas"] == 300
+
+
+def test_s2_08_a_part_that_was_copied_in_before_the_lock_was_lost_is_not_kept(
+    carrier: Carrier, settings: Settings
+) -> None:
+    mailing = upload(carrier, b"email\na@b.com\nb@b.com\n")
+    late = held(carrier, mailing)
+    lost: list[int] = []
+
+    def overtaken() -> None:
+        if not settings.database.startswith("sqlite"):  # there the row is locked until the part is kept
+            age(settings)
+            lost.append(held(carrier, mailing).epoch)
+
+    with _sorted(carrier.mailing.cases.storage, late.row, Dialect.of(late.row["dialeto"]), BLOCK) as ordered:
+        part = next(ordered.parts())
+    if settings.database.startswith("sqlite"):
+        age(settings)
+        lost.append(held(carrier, mailing).epoch)
+    with pytest.raises(ClaimLost):
+        late.add(late.batch(part.rows), part.lines, 1.0, overtaken)
+    assert lost == [late.epoch + 1]
+    assert query(settings, "SELECT count(*) FROM mailing_entries") == [(0,)]
 
 
 def test_s2_04_an_address_that_is_there_against_all_knowledge_is_kept(carrier: Carrier, settings: Settings) -> None:
