@@ -21,6 +21,7 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.umavez_systems.conftest import listening
+from umavez_systems.gates import connections
 from umavez_systems.gates.connections import MOST_HEAD
 from umavez_systems.settings import Settings
 
@@ -136,6 +137,25 @@ def test_a_dribbled_request_is_ended(impatient: Settings, serving: Any, begin: b
         assert said.startswith(b"HTTP/1.1 408 "), said
         assert json.loads(said.partition(b"\r\n\r\n")[2])["type"].endswith("/demorou")
         assert client.get("/health").status_code == 200
+
+
+def test_a_long_body_over_a_slow_line_is_read_to_its_end(
+    impatient: Settings, serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER", 0.0)
+    line = b"p@example.com\n" * 100
+    body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\nemail\n' + line * 40
+    head = (
+        b"POST /mailings HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n" % (len(body) + 9)
+    )
+    with serving(impatient) as client, socket.create_connection(address_of(client), 20) as steady:
+        steady.sendall(head)
+        for place in range(0, len(body), len(body) // 16):  # for twice the time that a body has
+            steady.sendall(body[place : place + len(body) // 16])
+            threading.Event().wait(0.1)
+        steady.sendall(b"\r\n--b--\r\n")
+        assert heard(steady).startswith(b"HTTP/1.1 201 ")
 
 
 def test_a_request_that_was_answered_before_it_was_all_here_is_ended_in_silence(

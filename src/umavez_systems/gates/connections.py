@@ -23,6 +23,8 @@ MOST_HEAD = 65_536
 """Bytes of a request's line and headers."""
 MOST_AHEAD = 16
 """Requests that wait on one connection for the answer to an earlier one."""
+LEAST_PACE = 16_384
+"""Bytes per second of a body that may go on for longer than its time: a long list over a slow line, but no trickle."""
 LINGER = 2.0
 """Seconds for which what was written last may still be on its way to a client."""
 
@@ -42,6 +44,8 @@ class GuardedProtocol(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
     _head = 0
+    _body = 0
+    """Bytes that came since the client was last given time for a body."""
     _headers_done = False
     _reading = False
 
@@ -74,7 +78,9 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._deadline is None and self._idle():
             self._wait(self.head_seconds)
-        if not self._headers_done:
+        if self._headers_done:
+            self._body += len(data)
+        else:
             self._head += len(data)
         super().data_received(data)
         if not self._headers_done and self._head > MOST_HEAD and not self.transport.is_closing():
@@ -98,7 +104,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_AHEAD:
             raise OverflowError("too many requests in advance")
         self._headers_done = True
-        self._head = 0
+        self._head = self._body = 0
         # The routes stop waiting for a body by themselves; this is for what is sent after their answer.
         self._wait(self.body_seconds + LINGER)
         super().on_headers_complete()
@@ -182,6 +188,9 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._headers_done and self._unanswered() is None:
             # Answered before it was all here: a second answer would be taken for the next request's.
             self._leave()
+        elif self._headers_done and self._body >= LEAST_PACE * seconds:
+            self._body = 0
+            self._wait(seconds)
         elif self._reading or self._head:
             self._refuse(_problem(408, "demorou", "Requisição incompleta", "O resto da requisição não chegou a tempo."))
         else:

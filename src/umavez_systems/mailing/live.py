@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ LOOK_SECONDS = 0.5
 QUIET_SECONDS = 15.0
 MOST = 200
 """Streams that one process keeps open."""
+LONGEST_SECONDS = 3600.0
+"""For how long one stream is kept open; whoever still follows, as a page does, opens the next."""
 
 
 class Watchers:
@@ -33,9 +36,10 @@ class Watchers:
     ) -> AsyncIterator[str]:
         """An event whenever what `look` shows has changed, until the mailing ends or its reader leaves."""
         told, quiet = "", 0.0
+        until = time.monotonic() + LONGEST_SECONDS
         self._open += 1
         try:
-            while not await gone():
+            while time.monotonic() < until and not await gone():
                 shown = await look()
                 text = json.dumps(shown, ensure_ascii=False)
                 if text != told:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -117,12 +117,12 @@ async def list_entries(
     request: Request,
     number: str,
     principal: Principal,
-    status: Entry | None = None,
+    status: Entry | Literal[""] = "",
     depois: str = Query("", max_length=64),
     limite: int = Query(100, ge=1, le=PAGE),
 ) -> Response:
     """A page of entries, in the order of the lines."""
-    rows = await _run(request, lambda case: case.entries(principal, number, status, depois, limite))
+    rows = await _run(request, lambda case: case.entries(principal, number, status or None, depois, limite))
     return _listed([entry_shown(row) for row in rows], rows, limite)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import socket
+import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,9 @@ import pytest
 from tests.umavez_systems.mailing.conftest import client_settings as settings
 from tests.umavez_systems.mailing.conftest import query, send
 from tests.umavez_systems.mailing.far import Far, mailed, work
+from umavez_systems.mailing.ingest.uploads import receive, spooled
 from umavez_systems.mailing.ports import Answer, Fate
+from umavez_systems.problems import Problem
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
 
@@ -156,6 +162,14 @@ def test_a_name_that_cannot_be_kept_is_refused_or_is_a_name(client: httpx.Client
     assert send(client, name, LIST).status_code in (201, 400, 422)
 
 
+@pytest.mark.parametrize("name", ["../../etc/passwd", "C:\\dados\\passwd", "/passwd"])
+def test_a_name_with_folders_is_its_last_part_and_no_path(client: httpx.Client, settings: Settings, name: str) -> None:
+    made = send(client, name, LIST)
+    assert (made.status_code, made.json()["filename"]) == (201, "passwd")
+    assert made.headers["location"] == f"/mailings/{made.json()['mailingId']}"
+    assert [path.name for path in Path(settings.storage).iterdir()] == [f"{made.json()['mailingId']}.csv"]
+
+
 def test_a_cut_upload_leaves_nothing(client: httpx.Client, settings: Settings) -> None:
     head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="cut.csv"\r\n\r\nemail\na@b.com\n'
     cut = client.post("/mailings", content=head, headers={"Content-Type": "multipart/form-data; boundary=b"})
@@ -163,6 +177,35 @@ def test_a_cut_upload_leaves_nothing(client: httpx.Client, settings: Settings) -
     assert client.post("/mailings", json={}).status_code == 415
     assert query(settings, "SELECT count(*) FROM mailings") == [(0,)]
     assert list((Path(settings.storage)).iterdir()) == []
+
+
+def test_a_client_that_leaves_in_the_middle_leaves_nothing(client: httpx.Client, settings: Settings) -> None:
+    head = b"POST /mailings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="half.csv"\r\n\r\nemail\n'
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0), 20) as half:
+        half.sendall(head + b"Content-Length: 100000\r\n\r\n" + part + b"a@b.com\n" * 100)
+        spooled = Path(settings.storage)
+        while not list(spooled.iterdir()):
+            assert client.get("/health").status_code == 200
+    deadline = time.monotonic() + 20
+    while list(spooled.iterdir()):
+        assert time.monotonic() < deadline, list(spooled.iterdir())
+    assert query(settings, "SELECT count(*) FROM mailings") == [(0,)]
+
+
+def test_a_line_without_end_is_refused_at_its_beginning(tmp_path: Path) -> None:
+    sent: list[int] = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\n'
+        for _ in range(2_000):
+            sent.append(1_000_000)
+            yield b"x" * 1_000_000
+
+    with spooled(tmp_path) as spool, pytest.raises(Problem, match="primeira linha"):
+        asyncio.run(receive("multipart/form-data; boundary=b", endless(), spool, 2 << 30))
+    assert sum(sent) <= 3_000_000
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_list_above_the_limit_is_refused(database: str, tmp_path: Path, serving: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from tests.umavez_systems.mailing.far import Far, mailed
+from umavez_systems.mailing import live
 from umavez_systems.mailing.ports import Answer, Fate
 from umavez_systems.web import Carrier
 
@@ -38,12 +40,30 @@ def test_progress_comes_as_events_and_ends(client: httpx.Client, beside: Carrier
     assert "event: fim" in text
 
 
+def test_a_stream_of_what_never_ends_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
+
+    async def look() -> dict[str, str]:
+        return {"status": "PAUSED"}
+
+    async def gone() -> bool:
+        return False
+
+    async def followed() -> list[str]:
+        return [event async for event in live.Watchers().follow(look, gone)]
+
+    assert asyncio.run(followed()) == ['event: progresso\ndata: {"status": "PAUSED"}\n\n']
+
+
 def test_entries_are_paged_in_the_order_of_the_lines(client: httpx.Client, beside: Carrier) -> None:
     people = [f"u{number}@b.com" for number in (5, 3, 4, 1, 2)]
     mailing = mailed(client, beside, "email\n" + "\n".join(people) + "\nruim\n")
     first = client.get(f"/mailings/{mailing}/entries", params={"limite": 4}).json()
     rest = client.get(f"/mailings/{mailing}/entries", params={"limite": 4, "depois": first["proximo"]}).json()
     assert [one["email"] for one in first["itens"] + rest["itens"]] == [*people, "ruim"]
+    every = client.get(f"/mailings/{mailing}/entries?status=&depois=&limite=6").json()["itens"]
+    assert len(every) == 6
     bad = client.get(f"/mailings/{mailing}/entries", params={"status": "INVALID"}).json()["itens"]
     assert [(one["email"], one["linha"]) for one in bad] == [("ruim", 7)]
     assert client.get(f"/mailings/{mailing}/entries", params={"status": "NADA"}).status_code == 422

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser, parse_options_header
 
 from umavez_systems.mailing.domain import invalid
-from umavez_systems.mailing.ingest.dialect import SAMPLE
+from umavez_systems.mailing.ingest.dialect import SAMPLE, dialect_of
 from umavez_systems.problems import Problem
 
 FIELD_LONGEST = 1_000_000
@@ -122,11 +122,18 @@ class _Form:
         elif event is None:
             self._current = None
         elif self._current is not None and self._current.name == "file":
-            self._spool.write(event)
-            if self._spool.size > self._limit:
-                raise Problem(413, "arquivo-grande", "Arquivo grande demais", f"O limite é de {self._limit} bytes.")
+            self._write(event)
         elif self._current is not None:
             self._add(self._texts[self._current.name], event)
+
+    def _write(self, block: bytes | bytearray) -> None:
+        """Spool a block. What its beginning shows to be no list is refused there, and not after two gigabytes."""
+        before = self._spool.size
+        self._spool.write(block)
+        if before < SAMPLE <= self._spool.size:
+            dialect_of(self._spool.sample, whole=False)
+        if self._spool.size > self._limit:
+            raise Problem(413, "arquivo-grande", "Arquivo grande demais", f"O limite é de {self._limit} bytes.")
 
     def _begin(self, part: MultipartSegment) -> None:
         self._current = part
