@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import html
 import logging
 from collections.abc import AsyncIterator
-from importlib.resources import files
 
 from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from umavez import UmavezError
 from umavez.migration import migrate
@@ -24,6 +22,9 @@ from umavez_systems.corridas.web import router as corridas
 from umavez_systems.corridas.web_dispatch import router as corridas_dispatch
 from umavez_systems.database import open_database
 from umavez_systems.fiscal.web import router as fiscal
+from umavez_systems.front.navigation import STYLES, styles
+from umavez_systems.front.reference import reference_page
+from umavez_systems.front.start import start_page
 from umavez_systems.gates.address import KnownMethods, ReadableAddress
 from umavez_systems.gates.doors import Doors
 from umavez_systems.mailing.service import Service
@@ -102,6 +103,8 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
     for router in ROUTERS:
         app.include_router(router)
     app.add_api_route("/", start_page, tags=["server"], **answers("text/html"))
+    app.add_api_route("/docs", reference_page, tags=["server"], **answers("text/html"))
+    app.add_api_route(STYLES, styles, tags=["server"], **answers("text/css"))
     app.add_api_route("/health", health, tags=["server"])
     app.add_api_route("/ready", ready, tags=["server"])
     app.add_api_route("/metrics", metrics, **answers("text/plain"))
@@ -114,13 +117,6 @@ def prepare(settings: Settings) -> None:
     database = open_database(settings.database, 1)
     database.close()
     migrate(database.store_url, systems)
-
-
-async def start_page(request: Request) -> HTMLResponse:
-    """What is here, and commands to try it, addressed to this server."""
-    page = files("umavez_systems").joinpath("start.html").read_text()
-    address = html.escape(f"{request.url.scheme}://{request.url.netloc}")
-    return HTMLResponse(page.replace("http://127.0.0.1:8000", address), headers=_PAGE)
 
 
 async def health() -> JSONResponse:
@@ -142,13 +138,6 @@ async def ready(request: Request) -> Response:
     except UmavezError as error:
         return problems.answer(problems.translate(error))
     return JSONResponse({"status": "ready"})
-
-
-_PAGE = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 
 
 async def _run_mailing(carrier: Carrier, stop: asyncio.Event) -> None:

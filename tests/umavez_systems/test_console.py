@@ -35,7 +35,7 @@ def test_every_page_of_the_console_is_there_and_leads_around(client: httpx.Clien
     overview = client.get("/console/", headers={"accept-language": "en"}).text
     for title in ("Mailing", "Fiscal", "Corridas", "Processos"):
         assert title in overview
-    assert "did not answer" not in overview
+    assert "did not answer in time" not in overview
     assert client.get("/console/static/console.css").status_code == 200
 
 
@@ -82,11 +82,13 @@ def test_panels_count_up_to_a_bound_and_raise_alarms(settings: Settings, client:
     assert tile is not None
     assert tile.alarm
     assert ("total", "3") in tile.lines
-    assert dict(tile.lines)["a conta NÃO fecha"] == "3 entradas gravadas, 2 contadas por estado"
+    assert dict(tile.lines)["it does NOT add up"] == "3 entradas gravadas, 2 contadas por estado"
     assert not getattr(found["Processos"].tile(), "alarm", True)
     assert found["Fiscal"].find("nothing like this") == []
     page = client.get("/console/", headers={"accept-language": "pt"}).text
     assert "&lt;b&gt;.csv" in page
+    assert "a conta NÃO fecha" in page
+    assert "it does NOT add up" in client.get("/console/", headers={"accept-language": "en"}).text
     database.close()
 
 

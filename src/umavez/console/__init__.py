@@ -15,12 +15,25 @@ from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
 from umavez.console.panels import Link, Panel, Tile
 from umavez.console.people import EVERYTHING, Authorize, Who, loopback
+from umavez.console.words import CHOICE, LANGUAGES, language_of
 from umavez.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from umavez.console.app import Console
 
-__all__ = ["EVERYTHING", "Authorize", "Link", "Panel", "Tile", "Who", "console", "loopback"]
+__all__ = [
+    "CHOICE",
+    "EVERYTHING",
+    "LANGUAGES",
+    "Authorize",
+    "Link",
+    "Panel",
+    "Tile",
+    "Who",
+    "console",
+    "language_of",
+    "loopback",
+]
 
 
 def console(
@@ -30,6 +43,7 @@ def console(
     panels: Sequence[Panel] | None = None,
     url: str | None = None,
     as_written: bool = False,
+    around: Sequence[Link] | None = None,
 ) -> Console:
     """The console of the store behind `once`, as an ASGI app to mount or to serve alone.
 
@@ -38,7 +52,8 @@ def console(
     behind a proxy cannot tell who is on the same machine. `authorize=loopback` opens it to this machine, as `local`.
     `url` is where the store is, if `once` was not made from it. `panels` are those of the entry points
     `umavez.console_panels` unless given. `as_written` keeps what an operator types as the stored text itself, for an
-    engine that knows no operation's codec.
+    engine that knows no operation's codec. `around` are the other pages of the application, for the navigation; those
+    of the panels unless given.
 
     Raises ConfigurationError where a part is not installed, or where `once` is awaited and no URL leads to its store.
     """
@@ -50,5 +65,5 @@ def console(
         raise ConfigurationError(
             f"The console needs {missing.name}, which is not installed; run: pip install 'umavez[console]'."
         ) from missing
-    app: Console = made(once, authorize=authorize, panels=panels, url=url, as_written=as_written)
+    app: Console = made(once, authorize=authorize, panels=panels, url=url, as_written=as_written, around=around)
     return app

@@ -27,7 +27,7 @@ from umavez.console.looks import HEADERS, THEMES, Looks
 from umavez.console.panels import Link, Panel, installed, safe_page
 from umavez.console.people import VARIABLE, Authorize, users
 from umavez.console.visit import MARK, WHO, Refused, Visit, cookie_name, set_cookie
-from umavez.console.words import LANGUAGES
+from umavez.console.words import CHOICE, LANGUAGES
 from umavez.core.resolution import NoSuchRecord
 from umavez.errors import Crowded, StoreError, UmavezError
 
@@ -96,13 +96,15 @@ class Console:
         panels: Sequence[Panel] | None = None,
         url: str | None = None,
         as_written: bool = False,
+        around: Sequence[Link] | None = None,
     ) -> None:
         self.books = Books(once, url)
         self.decisions = Decisions(self.books, as_written=as_written)
         self.histories: list[History] = [RecordHistory()]
         self.looks = Looks()
         self.panels = installed(self.books.tables) if panels is None else list(panels)
-        self.systems = [Link(panel.name, page) for panel in self.panels if (page := safe_page(panel.page))]
+        own = [Link(panel.name, panel.page or "") for panel in self.panels]
+        self.around = [link for link in (own if around is None else around) if safe_page(link.page)]
         self.pulse: Pulse | None = None
         self._authorize = authorize
         self._users = users()
@@ -244,7 +246,7 @@ def _finished(visit: Visit, response: Response) -> Response:
     request = visit.request
     if request.cookies.get(cookie_name(MARK, request)) != visit.mark:
         set_cookie(response, request, MARK, visit.mark)
-    for name, known in (("lang", LANGUAGES), ("theme", THEMES)):
+    for name, cookie, known in (("lang", CHOICE, LANGUAGES), ("theme", "umavez_theme", THEMES)):
         if request.query_params.get(name) in known:
-            set_cookie(response, request, f"umavez_{name}", request.query_params[name], strict=False)
+            set_cookie(response, request, cookie, request.query_params[name], strict=False)
     return response

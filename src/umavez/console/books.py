@@ -212,6 +212,7 @@ class Books:
             return Count(None)
         if self.tables is None:
             most = self.engine.store.find(replace(_FOUND[what], limit=MOST_FOUND + 1))
+            most = [record for record in most if what != "failed" or record.attempt]
             return Count(min(len(most), MOST_FOUND), len(most) > MOST_FOUND)
         return self.table(lambda sql: counting(_WHERE[what](sql.dialect), "idempotency_records"))
 
@@ -252,7 +253,8 @@ def _instant(dialect: Dialect, back: int = 0) -> str:
 _WHERE: dict[str, Callable[[Dialect], str]] = {
     "unknown": lambda _: "status = 'UNKNOWN'",
     "lapsed": lambda dialect: f"status = 'PENDING' AND lease_until <= {_instant(dialect)}",
-    "failed": lambda dialect: f"status = 'FAILED' AND created_at >= {_instant(dialect, 3_600_000)}",
+    # A token that waits and a key that was freed have not failed: nobody has tried them.
+    "failed": lambda dialect: f"status = 'FAILED' AND attempt > 0 AND created_at >= {_instant(dialect, 3_600_000)}",
 }
 
 

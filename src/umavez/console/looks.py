@@ -59,21 +59,6 @@ class Looks:
         return Response(text, status, media_type="text/html")
 
 
-def language_of(request: Request) -> str:
-    """The reader's: what was chosen here, else what the browser asks for first of those there are."""
-    chosen = request.query_params.get("lang") or request.cookies.get("umavez_lang")
-    if chosen in LANGUAGES:
-        return chosen
-    ranked = []
-    for place, part in enumerate(request.headers.get("accept-language", "")[:500].split(",")):
-        name, _, weight = part.strip().partition(";q=")
-        try:
-            ranked.append((-float(weight or 1), place, name[:2].lower()))
-        except ValueError:
-            continue
-    return next((name for _, _, name in sorted(ranked) if name in LANGUAGES), "en")
-
-
 def theme_of(request: Request) -> str:
     """What was chosen here; '' leaves it to the browser."""
     chosen = request.query_params.get("theme") or request.cookies.get("umavez_theme")

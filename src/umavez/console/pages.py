@@ -13,7 +13,16 @@ from umavez.console.history import drawn, questions
 from umavez.console.looks import ago, cursor, human, position
 from umavez.console.panels import LOG, Link, Panel, safe_page
 from umavez.console.search import Search, Unreadable, parsed
-from umavez.console.standing import MEANINGS, acts_on, command_line, fields_of, policy_of, private_of, state_of
+from umavez.console.standing import (
+    MEANINGS,
+    acts_on,
+    column_of,
+    command_line,
+    fields_of,
+    policy_of,
+    private_of,
+    state_of,
+)
 from umavez.console.visit import Visit
 from umavez.core.flow import Seen
 from umavez.core.key import Key
@@ -118,7 +127,7 @@ async def overview(visit: Visit) -> Response:
         numbers=numbers,
         tiles=tiles,
         late=late,
-        operations=_operations(books, newest),
+        operations=_operations(books, newest, now),
         looked_at=len(newest),
         now=now,
     )
@@ -140,12 +149,12 @@ async def _tiles(visit: Visit) -> tuple[list[Any], list[str]]:
     return tiles, late
 
 
-def _operations(books: Books, newest: list[Record]) -> list[Operation]:
+def _operations(books: Books, newest: list[Record], now: Instant) -> list[Operation]:
     counts: dict[str, Counter[str]] = {name: Counter() for name in books.once.plans.declarations}
     seen: dict[str, Instant] = {}
     for record in newest:
         name = record.key.operation
-        counts.setdefault(name, Counter())[record.status.value] += 1
+        counts.setdefault(name, Counter())[column_of(record, now)] += 1
         seen.setdefault(name, record.created_at)
     return [
         Operation(name, f'op:"{_quoted(name)}"', policy_of(books, name), counts[name], seen.get(name))
@@ -322,7 +331,7 @@ async def shown(visit: Visit, seen: Seen, *, revealed: bool = False) -> Response
         lease=lease if record.status is Status.PENDING and left > 0 else None,
         acts=acts_on(visit, record, now),
         steps=drawn(visit.desk.histories, record, now),
-        fields=fields_of(books, record),
+        fields=fields_of(visit, record),
         private=private_of(record, revealed=revealed),
         links=await _links(visit, ask),
         command=command_line(record, now),

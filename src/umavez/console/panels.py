@@ -7,7 +7,7 @@ console's time; a panel that fails or is late is left out of the page, and said 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from umavez.core.record import Record
@@ -17,12 +17,20 @@ LOG = logging.getLogger("umavez.console")
 
 
 class Tile(NamedTuple):
-    """A square of the overview: lines of a name and a number, and whether somebody should look."""
+    """A square of the overview: lines of a name and a number, and whether somebody should look.
+
+    `portuguese` has what the lines say in English, for readers of Portuguese.
+    """
 
     title: str
     lines: tuple[tuple[str, str], ...]
     page: str | None = None
     alarm: bool = False
+    portuguese: Mapping[str, str] = {}
+
+    def said(self, lang: str, text: str) -> str:
+        """A text of a line in the reader's language; as it is, where it has no other."""
+        return self.portuguese.get(text, text) if lang == "pt" else text
 
 
 class Link(NamedTuple):

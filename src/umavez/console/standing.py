@@ -79,6 +79,23 @@ _TONES = {
 }
 
 
+def column_of(record: Record, now: Instant) -> str:
+    """Under which word of the overview a record counts; '' for a key that is free or a token that waits."""
+    return _COLUMNS.get(state_of(record, now), "")
+
+
+_COLUMNS = {
+    "running": "running",
+    "holder gone": "running",
+    "held": "running",
+    "succeeded": "succeeded",
+    "used": "succeeded",
+    "failed": "failed",
+    "refused": "failed",
+    "unknown": "unknown",
+}
+
+
 def policy_of(books: Books, operation: str) -> str:
     """What the operation was declared to do about an unknown outcome, in words."""
     plan = books.once.plans.declarations.get(operation)
@@ -106,10 +123,10 @@ def acts_on(visit: Visit, record: Record, now: Instant) -> set[str]:
     return {"release"} if record.status is Status.FAILED and record.attempt and state is None else set()
 
 
-def fields_of(books: Books, record: Record) -> list[tuple[str, str]]:
+def fields_of(visit: Visit, record: Record) -> list[tuple[str, str]]:
     """What a record says of itself beyond its timeline, a line each."""
     told = [
-        ("If the outcome is unknown", policy_of(books, record.key.operation)),
+        ("If the outcome is unknown", visit.t(policy_of(visit.desk.books, record.key.operation))),
         ("Attempt", str(record.attempt)),
         ("Fence", str(record.fence)),
         ("Holder", record.stamp.partition("/")[0]),

@@ -14,10 +14,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from umavez.console.looks import language_of, theme_of
+from umavez.console.looks import theme_of
 from umavez.console.people import SESSION_SECONDS, Who
 from umavez.console.standing import tone_of
-from umavez.console.words import said
+from umavez.console.words import language_of, said
 from umavez.core.record import Record
 from umavez.errors import UmavezError
 
@@ -37,6 +37,22 @@ NAVIGATION = (
     ("/sequences", "Sequences"),
     ("/decisions", "Decisions"),
 )
+
+
+KEYBOARD = (
+    ("/", "Search"),
+    ("j k", "the next row, the one before"),
+    ("Enter", "open it"),
+    ("g o", "Overview"),
+    ("g u", "Unknown"),
+    ("g r", "Records"),
+    ("g m", "Messages"),
+    ("g d", "Decisions"),
+    ("p", "stop looking for changes"),
+    ("t", "light or dark"),
+    ("?", "these keys"),
+)
+"""What the script adds; no key decides anything."""
 
 
 class Refused(UmavezError):
@@ -112,8 +128,9 @@ class Visit:
             "token": self.mark,
             "hidden": self.hidden,
             "navigation": NAVIGATION,
+            "keyboard": KEYBOARD,
             "here": self.here,
-            "systems": self.desk.systems,
+            "around": self.desk.around,
             "pulse": self.desk.pulse,
             "switch": f"{urlencode(kept)}&" if kept else "",
             "tone": tone_of,

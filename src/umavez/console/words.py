@@ -5,8 +5,29 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 LANGUAGES = {"en": "English", "pt": "Português"}
+CHOICE = "umavez_lang"
+"""The cookie, and with `lang` the parameter, in which a reader's choice is kept for all pages of a host."""
+
+
+def language_of(request: Any, otherwise: str = "en") -> str:
+    """The reader's: what was chosen here, else what the browser asks for first of those there are.
+
+    `request` is a Starlette request; `otherwise` is the language of somebody who asks for none of them.
+    """
+    chosen = request.query_params.get("lang") or request.cookies.get(CHOICE)
+    if chosen in LANGUAGES:
+        return str(chosen)
+    ranked = []
+    for place, part in enumerate(request.headers.get("accept-language", "")[:500].split(",")):
+        name, _, weight = part.strip().partition(";q=")
+        try:
+            ranked.append((-float(weight or 1), place, name[:2].lower()))
+        except ValueError:
+            continue
+    return next((name for _, _, name in sorted(ranked) if name in LANGUAGES), otherwise)
 
 
 def said(lang: str, text: str, **values: object) -> str:

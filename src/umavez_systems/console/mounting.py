@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from umavez import console
 from umavez.console import EVERYTHING, Authorize, Who
 from umavez_systems.console.panels import panels
+from umavez_systems.front.navigation import PLACES
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
 
@@ -29,7 +30,11 @@ class ConsoleMount:
         """Begin to answer, for the store of `carrier`."""
         url = carrier.database.store_url
         self._app = console(
-            carrier.once, authorize=_authorize(carrier.settings), panels=panels(url, carrier.database), url=url
+            carrier.once,
+            authorize=_authorize(carrier.settings),
+            panels=panels(url, carrier.database),
+            url=url,
+            around=PLACES,
         )
 
     def close(self) -> None:

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from umavez import Record
 from umavez.console import Link, Panel, Tile
 from umavez_systems.database import Database, open_database
+from umavez_systems.fiscal.domain import Estado
+from umavez_systems.fiscal.rules.deadlines import Pendencia, Situacao, pendencias
+from umavez_systems.fiscal.rules.identifiers import UFS
 from umavez_systems.mailing.domain import COUNTER, leaks
 
 MOST = 1_000
 """Where counting ends."""
 PATIENCE = 2.0
 """Seconds that one statement may take."""
+
+MOST_OPEN = 200
+"""Open fiscal documents, the oldest, whose deadlines are looked at."""
+PORTUGUESE = {
+    "lists": "listas",
+    "sent": "enviados",
+    "failed": "falhas",
+    "invalid": "inválidos",
+    "suppressed": "suprimidos",
+    "in doubt": "em dúvida",
+    "being sent": "enviando",
+    "waiting": "esperando",
+    "it adds up": "a conta fecha",
+    "it does NOT add up": "a conta NÃO fecha",
+    "yes": "sim",
+    "the authority did not answer": "autoridade não respondeu",
+    "divergent": "divergentes",
+    "sent, no answer yet": "transmitidos, sem resposta",
+    "cancellations pending": "cancelamentos pendentes",
+    "first deadline": "primeiro prazo",
+    "none": "nenhum",
+    "too late": "prazos vencidos",
+    "rides under way": "corridas em andamento",
+    "confirmations waiting": "confirmações à espera",
+    "incidents": "incidentes",
+    "active": "ativos",
+}
+"""What the tiles say, for readers of Portuguese."""
 
 
 class Question(NamedTuple):
@@ -48,7 +81,8 @@ class SystemPanel:
         """The answers to its questions."""
         counts = [(question, self._counted(question)) for question in self._questions]
         lines = tuple((question.label, f"{MOST}+" if many > MOST else str(many)) for question, many in counts)
-        return Tile(self.name, lines, self.page, alarm=any(each.alarm and many for each, many in counts))
+        alarm = any(each.alarm and many for each, many in counts)
+        return Tile(self.name, lines, self.page, alarm, PORTUGUESE)
 
     def _counted(self, question: Question) -> int:
         text = f"SELECT 1 AS one FROM {question.table} WHERE {question.where} LIMIT {MOST + 1}"  # noqa: S608  # constants
@@ -78,16 +112,44 @@ class MailingPanel(SystemPanel):
         with self.database.statements() as connection:
             row = connection.row("SELECT * FROM mailings ORDER BY id DESC LIMIT 1")
         if row is None:
-            return Tile(self.name, (("listas", "0"),), self.page)
-        states = tuple((name, str(row[name])) for name in COUNTER.values() if row[name])
+            return Tile(self.name, (("lists", "0"),), self.page, portuguese=PORTUGUESE)
+        states = tuple((_COUNTED[name], str(row[name])) for name in COUNTER.values() if row[name])
         missing = leaks(row)
         lines = ((str(row["nome"]), str(row["status"])), ("total", str(row["entradas"])), *states)
-        proof = ("a conta fecha", "sim") if not missing else ("a conta NÃO fecha", "; ".join(missing))
-        return Tile(self.name, (*lines, proof), self.page, alarm=bool(missing or row["desconhecidos"]))
+        proof = ("it adds up", "yes") if not missing else ("it does NOT add up", "; ".join(missing))
+        alarm = bool(missing or row["desconhecidos"])
+        return Tile(self.name, (*lines, proof), self.page, alarm, PORTUGUESE)
+
+
+_COUNTED = {
+    "pendentes": "waiting",
+    "enviando": "being sent",
+    "enviados": "sent",
+    "falhas": "failed",
+    "invalidos": "invalid",
+    "suprimidos": "suppressed",
+    "desconhecidos": "in doubt",
+}
 
 
 class FiscalPanel(SystemPanel):
-    """Documents that wait for the authority, and the way from an access key to its proof."""
+    """Documents that wait for the authority, the right that is lost first, the last number of each series."""
+
+    def tile(self) -> Tile | None:
+        """What waits, with the first deadline and where the series stand."""
+        counted = super().tile()
+        if counted is None:
+            return None
+        with self.database.statements() as connection:
+            rows = connection.rows(_OPEN)
+            series = connection.rows(_SERIES)
+        now = int(time.time() * 1000)
+        rights = pendencias([_situation(row) for row in rows])
+        late = sum(right.vencida(now) for right in rights)
+        lines = [*counted.lines, ("first deadline", _deadline(rights))]
+        lines += [("too late", str(late))] if late else []
+        lines += [(f"{row['modelo']}/{row['serie']}", f"nº {row['ultimo_numero']}") for row in series]
+        return counted._replace(lines=tuple(lines), alarm=counted.alarm or bool(late))
 
     def find(self, word: str) -> Sequence[Link]:
         """The documents of an access key, or of an id."""
@@ -100,6 +162,33 @@ class FiscalPanel(SystemPanel):
             Link(f"{row['tipo']} {row['numero']}", f"/api/v1/fiscal/documentos/{quote(row['id'])}/prova")
             for row in rows
         ]
+
+
+_STATES = ("RASCUNHO", "TRANSMITIDO", "INDETERMINADO", "CANCELAMENTO_PENDENTE", "DIVERGENTE")
+_LISTED = ", ".join(f"'{state}'" for state in _STATES)
+_OPEN = f"SELECT * FROM documentos_fiscais WHERE estado IN ({_LISTED}) ORDER BY emitido_em LIMIT {MOST_OPEN}"  # noqa: S608  # constants
+_SERIES = "SELECT modelo, serie, ultimo_numero FROM faixas_numeracao ORDER BY org_id, modelo, serie LIMIT 3"
+
+
+def _situation(row: Mapping[str, Any]) -> Situacao:
+    state = next((uf for uf, number in UFS.items() if number == (row["chave_acesso"] or "")[:2]), "")
+    return Situacao(
+        row["id"],
+        row["modelo"],
+        state,
+        Estado(row["estado"]),
+        row["tp_emis"],
+        row["emitido_em"],
+        row["autorizado_em"],
+        row["epec_em"],
+        row["incidente"] is not None,
+    )
+
+
+def _deadline(rights: Sequence[Pendencia]) -> str:
+    if not rights:
+        return "none"
+    return f"{datetime.fromtimestamp(rights[0].vence_em // 1000, UTC):%d/%m %H:%M} UTC"
 
 
 class ProcessosPanel(SystemPanel):
@@ -122,10 +211,10 @@ def panels(url: str, shared: Database | None = None) -> list[Panel]:
             "Fiscal",
             "/fiscal",
             (
-                Question("autoridade não respondeu", "documentos_fiscais", "estado = 'INDETERMINADO'", alarm=True),
-                Question("divergentes", "documentos_fiscais", "estado = 'DIVERGENTE'", alarm=True),
-                Question("transmitidos, sem resposta", "documentos_fiscais", "estado = 'TRANSMITIDO'"),
-                Question("cancelamentos pendentes", "documentos_fiscais", "estado = 'CANCELAMENTO_PENDENTE'"),
+                Question("the authority did not answer", "documentos_fiscais", "estado = 'INDETERMINADO'", alarm=True),
+                Question("divergent", "documentos_fiscais", "estado = 'DIVERGENTE'", alarm=True),
+                Question("sent, no answer yet", "documentos_fiscais", "estado = 'TRANSMITIDO'"),
+                Question("cancellations pending", "documentos_fiscais", "estado = 'CANCELAMENTO_PENDENTE'"),
             ),
             url,
             shared,
@@ -134,11 +223,9 @@ def panels(url: str, shared: Database | None = None) -> list[Panel]:
             "Corridas",
             "/corridas",
             (
+                Question("rides under way", "rides", "status IN ('accepted', 'started') AND driver_id IS NOT NULL"),
                 Question(
-                    "corridas em andamento", "rides", "status IN ('accepted', 'started') AND driver_id IS NOT NULL"
-                ),
-                Question(
-                    "confirmações à espera", "ride_confirmations", "NOT is_used AND expires_at > CURRENT_TIMESTAMP"
+                    "confirmations waiting", "ride_confirmations", "NOT is_used AND expires_at > CURRENT_TIMESTAMP"
                 ),
             ),
             url,
@@ -150,9 +237,9 @@ def panels(url: str, shared: Database | None = None) -> list[Panel]:
             tuple(
                 Question(label, "processos", f"estado = '{state}'", alarm)
                 for label, state, alarm in (
-                    ("incidentes", "incidente", True),
-                    ("esperando", "esperando", False),
-                    ("ativos", "ativo", False),
+                    ("incidents", "incidente", True),
+                    ("waiting", "esperando", False),
+                    ("active", "ativo", False),
                 )
             ),
             url,

@@ -28,6 +28,7 @@ from umavez_systems.corridas.domain import (
 )
 from umavez_systems.corridas.geojson import GEOJSON, communities_of
 from umavez_systems.corridas.operations import Corridas
+from umavez_systems.front.navigation import framed
 from umavez_systems.money import ExactJson, amount_schema, exact_json
 from umavez_systems.openapi import LATER, answers
 from umavez_systems.problems import Problem
@@ -332,8 +333,11 @@ _PAGE = {
 
 def _page_route(path: str, name: str, kind: str) -> None:
     @router.get(path, name=name, **answers(kind.partition(";")[0], public=True))
-    async def page() -> Response:
-        return Response(files("umavez_systems.corridas").joinpath(name).read_bytes(), media_type=kind, headers=_PAGE)
+    async def page(request: Request) -> Response:
+        content = files("umavez_systems.corridas").joinpath(name).read_bytes()
+        if name.endswith(".html"):
+            return framed(request, content.decode(), _PAGE)
+        return Response(content, media_type=kind, headers=_PAGE)
 
 
 _page_route("/corridas", "page.html", "text/html; charset=utf-8")

@@ -23,6 +23,7 @@ from umavez_systems.fiscal.organizations import emitente_de
 from umavez_systems.fiscal.rules.identifiers import invalid
 from umavez_systems.fiscal.rules.orders import justificativa_de, pedido_de, texto
 from umavez_systems.fiscal.wire.pdf import danfe
+from umavez_systems.front.navigation import framed
 from umavez_systems.money import exact_json
 from umavez_systems.openapi import LATER, answers
 from umavez_systems.principals import LONGEST_USUARIO, acting
@@ -376,8 +377,10 @@ _PAGE = {
 
 def _page_route(path: str, name: str, kind: str) -> None:
     @router.get(path, name=f"fiscal {name}", **answers(kind.partition(";")[0], public=True))
-    async def page() -> Response:
+    async def page(request: Request) -> Response:
         content = files("umavez_systems.fiscal.pagina").joinpath(name).read_bytes()
+        if name.endswith(".html"):
+            return framed(request, content.decode(), _PAGE)
         return Response(content, media_type=kind, headers=_PAGE)
 
 

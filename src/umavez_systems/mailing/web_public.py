@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
+from umavez_systems.front.navigation import framed
 from umavez_systems.mailing.domain import invalid, shown_moment, unknown
 from umavez_systems.mailing.ingest.uploads import receive, spooled
 from umavez_systems.mailing.providers.sink import inbox, letter
@@ -249,10 +250,11 @@ def _text(message: EmailMessage, kind: str) -> str | None:
 
 def _page_route(path: str, name: str, kind: str) -> None:
     @router.get(path, name=f"mailing-{name}", **answers(kind.partition(";")[0], public=True))
-    async def page() -> Response:
-        return Response(
-            files("umavez_systems.mailing.pagina").joinpath(name).read_bytes(), media_type=kind, headers=_PAGE
-        )
+    async def page(request: Request) -> Response:
+        content = files("umavez_systems.mailing.pagina").joinpath(name).read_bytes()
+        if name.endswith(".html"):
+            return framed(request, content.decode(), _PAGE)
+        return Response(content, media_type=kind, headers=_PAGE)
 
 
 _page_route("/mailing", "page.html", "text/html; charset=utf-8")

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from umavez import Happened, NotHappened, Outcome, Status, UmavezError
 from umavez.http import replay_marks
 from umavez_systems.complaints import Flag, complaint
+from umavez_systems.front.navigation import framed
 from umavez_systems.money import ExactJson, exact_json
 from umavez_systems.openapi import answers
 from umavez_systems.principals import LONGEST_USUARIO, acting
@@ -213,14 +214,14 @@ async def get_process(request: Request, number: str, principal: Principal) -> Re
 async def list_page(request: Request, principal: Principal) -> HTMLResponse:
     """The instances as a page."""
     rows = await run(request, lambda system: system.runner.instances(principal, limit=200))
-    return HTMLResponse(pages.list_page([views.process_shown(row) for row in rows]), headers=pages.HEADERS)
+    return framed(request, pages.list_page([views.process_shown(row) for row in rows]), pages.HEADERS)
 
 
 @router.get("/processos/{number}", **answers("text/html"))
 async def process_page(request: Request, number: str, principal: Principal) -> HTMLResponse:
     """One instance as a page: the process drawn with the state of each task, its records and its timeline."""
     page = await run(request, lambda system: pages.process_page(system, principal, number))
-    return HTMLResponse(page, headers=pages.HEADERS)
+    return framed(request, page, pages.HEADERS)
 
 
 async def read(request: Request, model: type[Any]) -> Any:

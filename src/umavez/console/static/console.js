@@ -35,6 +35,8 @@
     if (key === "/") { event.preventDefault(); document.querySelector("input[type=search]")?.focus(); }
     if (key === "j") step(1);
     if (key === "k") step(-1);
+    if (key === "?") { const keys = document.getElementById("keys"); keys.hidden = !keys.hidden; }
+    if (key === "Escape") document.getElementById("keys").hidden = true;
     if (key === "p") paused = !paused;
     if (key === "t") {
       const dark = document.documentElement.dataset.theme === "dark" ||

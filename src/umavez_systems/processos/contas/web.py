@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from umavez_systems.front.navigation import framed
 from umavez_systems.openapi import answers
 from umavez_systems.processos import pages, views
 from umavez_systems.processos.assembly import Processos
@@ -194,4 +195,4 @@ async def tiss_lote(request: Request, principal: Principal) -> Response:  # noqa
 async def glosas_page(request: Request, principal: Principal, situacao: Situacao | None = None) -> HTMLResponse:
     """The glosas as a page, with the terms of their recursos."""
     found = await run(request, lambda system: system.recursos.glosas.glosas(principal, None, situacao, limit=1000))
-    return HTMLResponse(pages.glosas_page(found), headers=pages.HEADERS)
+    return framed(request, pages.glosas_page(found), pages.HEADERS)
