@@ -62,11 +62,11 @@ def console(
             f"The console needs {missing.name}, which is not installed; run: pip install 'umavez[console]'."
         ) from missing
     if application is not None:
-        app = made(load_engine(application), url=url, authorize=None if people else loopback)
+        app = made(load_engine(application), url=url, authorize=None if people else loopback, around=())
     else:
         # Nobody can ask the application for its codecs here: what is typed is kept as it is, as `records resolve` does.
         once = Once(str(url), scope="umavez.console", codec=sealed(AsWritten()))
-        app = made(once, authorize=None if people else loopback, as_written=True)
+        app = made(once, authorize=None if people else loopback, as_written=True, around=())
     config = uvicorn.Config(app, log_level="warning", proxy_headers=False, server_header=False, lifespan="off")
     with closing(app), _listening(host, port) as listener:
         place = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

@@ -102,7 +102,7 @@ class Console:
         self.decisions = Decisions(self.books, as_written=as_written)
         self.histories: list[History] = [RecordHistory()]
         self.looks = Looks()
-        self.panels = installed(self.books.tables) if panels is None else list(panels)
+        self.panels = installed(self.books.url if self.books.tables else None) if panels is None else list(panels)
         own = [Link(panel.name, panel.page or "") for panel in self.panels]
         self.around = [link for link in (own if around is None else around) if safe_page(link.page)]
         self.pulse: Pulse | None = None

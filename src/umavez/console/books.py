@@ -169,6 +169,18 @@ class Books:
         recent = [(record.key.scope, record.key.operation) for record in self.newest(500)]
         return list(dict.fromkeys(declared + recent))[:PAIRS]
 
+    def leased(self, operation: str, limit: int) -> tuple[list[Record], Instant]:
+        """The records of `operation` that somebody holds or held to the end, by the index of leases; and the time."""
+        if self.tables is None:
+            found = self.page(Query(operation=operation, status=Status.PENDING, limit=limit))
+            return found.records, found.now
+        names = self.table(lambda _: _asked(_LEASED, (operation, limit)))
+        records, now = [], self.now()
+        for scope, value in names:
+            seen = self.engine.store.read(Key(scope, operation, value))
+            records += [] if seen.current is None else [seen.current]
+        return records, now
+
     def led(self, query: Query) -> Query:
         """`query`, as this store can answer it without reading everything. Raises TooSlow where it cannot.
 
@@ -237,6 +249,10 @@ def _asked(text: str, values: tuple[Any, ...]) -> SqlFlow[list[Any]]:
     return rows
 
 
+_LEASED = (
+    "SELECT scope, idempotency_key FROM idempotency_records WHERE lease_until IS NOT NULL AND operation_name = ?"
+    " ORDER BY lease_until DESC LIMIT ?"
+)
 _FOUND = {
     "unknown": Query(status=Status.UNKNOWN),
     "lapsed": Query(lapsed=True),
@@ -273,10 +289,14 @@ def _engine(once: Once | AsyncOnce, url: str | None) -> Once:
 def _bounded(url: str) -> str:
     """`url` with the time that a question may take, and one lane for what is decided here."""
     place, _, parameters = url.partition("?")
+    given = parse_qsl(parameters, keep_blank_values=True)
     own = {"timeout": f"{LOOK_SECONDS:g}"}
     if url.startswith(("postgres", "mariadb", "mysql")):
         own["lanes"] = "1"
-    kept = [(name, value) for name, value in parse_qsl(parameters, keep_blank_values=True) if name not in own]
+    if url.startswith("postgres"):
+        # Planned for each question: a plan for any status cannot know the index of those that are unknown.
+        own["options"] = f"{dict(given).get('options', '')} -c plan_cache_mode=force_custom_plan".strip()
+    kept = [(name, value) for name, value in given if name not in own]
     return f"{place}?{urlencode([*kept, *own.items()], quote_via=quote)}"
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -21,7 +20,7 @@ from umavez.console.pages import NOTICES
 from umavez.console.standing import is_lease, state_of, token_state
 from umavez.console.visit import Refused, Visit
 from umavez.core.lease import OPERATION as LEASE
-from umavez.core.record import Instant, Query, Record, Status
+from umavez.core.record import Instant, Query, Record
 from umavez.core.token import expiry
 from umavez.errors import ConfigurationError, SchemaOutdated
 from umavez.messaging.inspection import STATES, Entry, Inspection
@@ -121,29 +120,31 @@ async def message(visit: Visit) -> Response:
 
 
 async def leases(visit: Visit) -> Response:
-    """Named leases: who may work on what."""
-    days = int(visit.asked("days")) if visit.asked("days").isascii() and visit.asked("days").isdigit() else DAYS
-    days = min(max(days, 1), 3650)
-    query = Query(
-        operation=LEASE,
-        newest_first=True,
-        limit=PAGE,
-        after=position(visit.asked("after")),
-        newer_than=days * 86_400_000,
-    )
+    """Named leases: who may work on what. Those that were given back too, where a number of days is asked for."""
+    asked = visit.asked("days")
+    days = min(max(int(asked), 1), 3650) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0
     books = visit.desk.books
-    if books.walks:
-        # Those that are held, or whose holder is gone; released ones stand among all that has ended.
-        query = replace(query, status=Status.PENDING)
-    found = await books.look(lambda: books.page(query, lambda record, _: is_lease(record)))
+    if days and not books.walks:
+        query = Query(
+            operation=LEASE,
+            newest_first=True,
+            limit=PAGE,
+            after=position(visit.asked("after")),
+            newer_than=days * 86_400_000,
+        )
+        found = await books.look(lambda: books.page(query, lambda record, _: is_lease(record)))
+        records, now, after = found.records, found.now, cursor(found.after)
+    else:
+        records, now = await books.look(lambda: books.leased(LEASE, PAGE))
+        records, after = [record for record in records if is_lease(record)], ""
     return visit.page(
         "leases.html",
-        records=found.records,
-        now=found.now,
-        after=cursor(found.after),
-        days=str(days),
-        window=human(visit.lang, days * 86_400_000),
-        state=lambda record: state_of(record, found.now),
+        records=records,
+        now=now,
+        after=after,
+        days=str(days or ""),
+        window=human(visit.lang, days * 86_400_000) if days else "",
+        state=lambda record: state_of(record, now),
     )
 
 

@@ -49,6 +49,11 @@ PORTUGUESE = {
 }
 """What the tiles say, for readers of Portuguese."""
 
+_THERE = {
+    "sqlite": "SELECT 1 AS there FROM sqlite_master WHERE type = 'table' AND name = 'mailings'",
+    "postgres": "SELECT 1 AS there WHERE to_regclass('mailings') IS NOT NULL",
+}
+
 
 class Question(NamedTuple):
     """A line of a tile: how many rows match; above 0 somebody should look, where it is an `alarm`."""
@@ -69,6 +74,7 @@ class SystemPanel:
         self._url = url
         self._database = shared
         self._own = shared is None
+        self._there: bool | None = None if self._own else True
 
     @property
     def database(self) -> Database:
@@ -77,8 +83,19 @@ class SystemPanel:
             self._database = open_database(self._url, 1, PATIENCE)
         return self._database
 
+    @property
+    def there(self) -> bool:
+        """Whether the database has the systems' tables: a store may be anybody's."""
+        if self._there is None:
+            text = _THERE["sqlite" if self._url.startswith("sqlite") else "postgres"]
+            with self.database.statements() as connection:
+                self._there = bool(connection.rows(text))
+        return self._there
+
     def tile(self) -> Tile | None:
         """The answers to its questions."""
+        if not self.there:
+            return None
         counts = [(question, self._counted(question)) for question in self._questions]
         lines = tuple((question.label, f"{MOST}+" if many > MOST else str(many)) for question, many in counts)
         alarm = any(each.alarm and many for each, many in counts)
@@ -109,6 +126,8 @@ class MailingPanel(SystemPanel):
 
     def tile(self) -> Tile | None:
         """The equation."""
+        if not self.there:
+            return None
         with self.database.statements() as connection:
             row = connection.row("SELECT * FROM mailings ORDER BY id DESC LIMIT 1")
         if row is None:
@@ -153,6 +172,8 @@ class FiscalPanel(SystemPanel):
 
     def find(self, word: str) -> Sequence[Link]:
         """The documents of an access key, or of an id."""
+        if not self.there:
+            return []
         text = "SELECT id, tipo, numero FROM documentos_fiscais WHERE {column} = ? LIMIT 5"
         with self.database.statements() as connection:
             rows = [
