@@ -41,13 +41,14 @@ class Carrier:
         self.database = open_database(settings.database, self._shares.most, settings.database_timeout_seconds)
         self.registry = CollectorRegistry()
         self._asked = CollectorRegistry()
+        self.counted = Metrics(self.registry)
         self.observers: tuple[Callable[[Event], None], ...] = (
-            Metrics(self.registry),
+            self.counted,
             AuditLog(),
             *logs.observers(),
         )
         self.once = Once(self.database.store_url, scope="umavez", observers=self.observers)
-        StoreMetrics(self.once.store, self._asked)
+        StoreMetrics(self.once.store, self._asked, url=self.database.store_url)
         self.principals = Principals(settings.principals)
         self.propostas = Propostas(self.once, self.database, settings.keep_seconds)
         self.processos = open_processos(settings, self.database, self.once.store, self.observers)

@@ -180,11 +180,12 @@ def test_a_relay_tells_prometheus_how_far_behind_it_is(file: Path) -> None:
         try:
             told = ""
             deadline = time.monotonic() + 30
-            while "umavez_outbox_lag_seconds" not in told and time.monotonic() < deadline:
+            while "umavez_outbox_waiting" not in told and time.monotonic() < deadline:
                 time.sleep(0.05)
                 with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
                     told = answer.read().decode()
         finally:
             relay.send_signal(signal.SIGTERM)
     assert "umavez_outbox_waiting" in told
+    assert "umavez_outbox_oldest_due_seconds" in told
     assert relay.returncode == 0

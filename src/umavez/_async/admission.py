@@ -34,7 +34,8 @@ from umavez.core.record import Record
 from umavez.engine.current import CURRENT
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives
-from umavez.engine.outcome import Observe, Outcome
+from umavez.engine.observing import Observers
+from umavez.engine.outcome import Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.errors import (
     KeyReused,
@@ -62,12 +63,13 @@ class AsyncAdmission:
     def __init__(
         self,
         store: AsyncStore,
-        observe: Observe,
+        observe: Observers,
         insistence: Insistence = while_the_lease_lives,
         aside: type[AsyncAside] = AsyncAside,
     ) -> None:
         self._store = store
         self._observe = observe
+        self._followed = bool(observe.followers)
         self._insistence = insistence
         self._waiters: dict[bytes, AsyncBell] = {}
         self._aside = aside
@@ -99,7 +101,7 @@ class AsyncAdmission:
         judgement = glimpsed(intent, policy, draft, reply)
         if type(judgement) is Replay:
             record = judgement.record
-            self._observe("replayed", record.key, record.attempt)
+            self._observe("replayed", record.key, record.attempt, 0.0, record.fence)
             return record
         verdict = await drive(admitted(intent, policy, draft, reply, judgement), store)
         return await self._entered(plan, intent, verdict, store, insistence)
@@ -109,7 +111,8 @@ class AsyncAdmission:
 
     async def _waited(self, plan: Plan, intent: Intent, verdict: Verdict) -> Verdict:
         """Ask again until the key is settled or free, at most for the policy's `wait`."""
-        deadline = time.monotonic() + plan.policy.wait
+        began = time.monotonic()
+        deadline = began + plan.policy.wait
         polls = iter(POLLS)
         poll = POLLS[-1]
         while type(verdict) is Busy and time.monotonic() < deadline:
@@ -122,6 +125,7 @@ class AsyncAdmission:
                 # another process held.
                 self._waiters.pop(intent.key.digest, None)
             verdict = await self._verdict(plan, intent, self._store)
+        self._observe("waited", intent.key, 0, time.monotonic() - began)
         return verdict
 
     async def _entered(
@@ -133,14 +137,14 @@ class AsyncAdmission:
         match verdict:
             case Granted(claim, taken_over):
                 if taken_over is not None:
-                    self._observe("taken_over", key, claim.draft.attempt)
+                    self._observe("taken_over", key, claim.draft.attempt, 0.0, claim.fence)
                 return AsyncAttempt(store, plan, key, claim, self._observe, False, insistence)
             case Asking(claim, doubtful):
                 return await self._asked(
                     doubtful, AsyncAttempt(store, plan, key, claim, self._observe, False, insistence)
                 )
             case Replay(record):
-                self._observe("replayed", key, record.attempt)
+                self._observe("replayed", key, record.attempt, 0.0, record.fence)
                 return record
             case _:
                 return self._refuse(key, verdict)
@@ -157,7 +161,7 @@ class AsyncAdmission:
                 self._observe("exhausted", key, record.attempt)
                 raise MaxRetriesExceeded(key, record.retry_count, record.error)
             case Doubtful(record):
-                self._observe("unknown", key, record.attempt)
+                self._observe("held", key, record.attempt, 0.0, record.fence)
                 raise OutcomeUnknown(key)
             case _:
                 assert_never(verdict)
@@ -169,7 +173,7 @@ class AsyncAdmission:
             case Adopt(value, evidence):
                 return await attempt.adopt(value, evidence)
             case GiveUp(evidence, silent):
-                await attempt.give_up(evidence)
+                await attempt.give_up(evidence, doubtful.status)
                 raise OutcomeUnknown(doubtful.key, evidence if silent else None)
             case Exhaust(evidence):
                 await attempt.free(evidence)
@@ -224,9 +228,13 @@ class AsyncAdmission:
         CURRENT.set(attempt)
         if attempt.plan.policy.heartbeat:
             self.heartbeats.add(attempt)
+        if self._followed:
+            self._observe.start(attempt)
 
     def end(self, attempt: AsyncAttempt) -> None:
         """The attempt's code is over and its outcome recorded: wake whoever waits for it in this process."""
+        if self._followed:
+            self._observe.end(attempt)
         CURRENT.set(attempt.parent)
         attempt.home = None
         self.heartbeats.discard(attempt)

@@ -18,6 +18,7 @@ from umavez.core.record import Draft, Settled, Status
 from umavez.core.resolution import noted
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives
+from umavez.engine.observing import error_type
 from umavez.engine.outcome import Observe, Outcome, downstream_key
 from umavez.engine.stamps import STAMPS
 from umavez.errors import (
@@ -84,6 +85,12 @@ class AsyncAttempt:
     home: Any = None
     """The store of the engine in which it runs; None before and after."""
     _writes = 0
+    ended_as = ""
+    """The word that observers heard of its end; empty before, and where it could not be written."""
+    followed: Any = ()
+    """Who follows the run, and what each was given at its start."""
+    failed_with = ""
+    """The type of the error that it ended with."""
     _happened = False
     """Its code has said that it succeeded."""
 
@@ -208,9 +215,10 @@ class AsyncAttempt:
         await self._write(rerunning, (self._noted("not happened", evidence),))
         self.number += 1
 
-    async def give_up(self, evidence: str) -> None:
-        """Leave the outcome unknown: the far side could not tell."""
-        await self._write(doubting, (evidence, self._noted("cannot tell", evidence)), "unknown")
+    async def give_up(self, evidence: str, was: Status = Status.PENDING) -> None:
+        """Leave the outcome unknown: the far side could not tell. It `was` so before, or its holder is gone."""
+        kind = "held" if was is Status.UNKNOWN else "unknown"
+        await self._write(doubting, (evidence, self._noted("cannot tell", evidence)), kind)
 
     async def free(self, evidence: str) -> None:
         """Leave it failed: it never happened. Counts no attempt, for none was made."""
@@ -225,6 +233,7 @@ class AsyncAttempt:
         if self.done or (self.lost and isinstance(error, ClaimLost)):
             return
         policy, text = self.plan.policy, message(error)
+        self.failed_with = error_type(error)
         if self._happened:
             # The code had said what it did; that it could not be recorded says nothing about the effect.
             await self._write(doubting, (text,), "unknown")
@@ -279,8 +288,10 @@ class AsyncAttempt:
             self.renewed_at = sent_at
             if ends is not None:
                 self.done = True
+                self.ended_as = ends
         if ends is not None:
-            self._observe(ends, self.key, self.number, time.monotonic() - self.began_at)
+            seconds = time.monotonic() - self.began_at
+            self._observe(ends, self.key, self.number, seconds, self.fence, self.failed_with)
         return None
 
     def _go_apart_from_parent(self) -> None:
@@ -303,7 +314,7 @@ class AsyncAttempt:
 
     def _losing(self) -> ClaimLost:
         self.lost = True
-        self._observe("lost", self.key, self.number)
+        self._observe("lost", self.key, self.number, 0.0, self.fence)
         return ClaimLost(self.key)
 
     async def _insisted(self, claim: Claim, draft: Draft, insistence: Insistence, error: UmavezError) -> Claim:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from umavez._async.admission import AsyncAdmission, Entered
 from umavez._async.attempt import AsyncAttempt, drive
+from umavez._async.observed import async_observed
 from umavez._async.operation import AsyncOperation, async_operation_of
 from umavez.core.encoding.codec import Codec, JsonCodec
-from umavez.core.key import Key
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
 from umavez.core.record import Query, Record, Status
 from umavez.core.resolution import resolve
 from umavez.engine.binding import Binder, async_refuse_misfit
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, resolution_of
+from umavez.engine.observing import Observers
 from umavez.engine.options import Declaration, JoinedOptions, Options
-from umavez.engine.outcome import Event, Observer, Outcome
+from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.sql.joining import async_driver_connection
 from umavez.stores import AsyncStore, open_async_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
-LOG = logging.getLogger("umavez")
 
 
 class AsyncOnce:
@@ -44,13 +43,14 @@ class AsyncOnce:
         codec: Codec | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        self.store: AsyncStore = open_async_store(store) if isinstance(store, str) else store
+        self._observe = Observers(observers)
+        opened = open_async_store(store) if isinstance(store, str) else store
+        self.store: AsyncStore = async_observed(opened, self._observe)
         self.url = store if isinstance(store, str) else None
         """Where the store is, if it was named so; it may hold a password."""
         self.scope = scope
         self.codec: Codec = JsonCodec() if codec is None else codec
         self.plans = Plans(scope, self.codec)
-        self._observers = tuple(observers)
         self._admission = AsyncAdmission(self.store, self._observe)
 
     def operation(
@@ -336,9 +336,7 @@ class AsyncOnce:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _observe(self, kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
-        for observer in self._observers:
-            try:
-                observer(Event(kind, key, attempt, seconds))
-            except Exception:  # a counter that fails must not fail the operation it counts
-                LOG.exception("An observer failed at %s", kind)
+    @property
+    def observers(self) -> Observers:
+        """Who is told of what this engine does."""
+        return self._observe

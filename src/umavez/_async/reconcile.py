@@ -67,7 +67,7 @@ class AsyncReconciler:
         self._asides: dict[str, AsyncAside] = {}
         self._reruns = dict(reruns or {})
         self._admission = once._admission  # noqa: SLF001  # the same engine, seen by another module
-        self._observe = once._observe  # noqa: SLF001  # the same
+        self._observe = once.observers
 
     async def run(self, stop: asyncio.Event | None = None) -> Report:
         """One pass; `stop` ends it early, without waiting for answers.
@@ -195,7 +195,7 @@ class AsyncReconciler:
                 await inquiry.adopt(value, evidence)
                 return "adopted"
             case GiveUp(evidence):
-                await inquiry.give_up(evidence)
+                await inquiry.give_up(evidence, doubtful.status)
                 return "left"
             case Exhaust(evidence):
                 await inquiry.free(evidence)

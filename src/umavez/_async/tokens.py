@@ -246,7 +246,7 @@ class AsyncRedeemer(AsyncOnce):
             once.store,
             scope=once.scope,
             codec=once.codec,
-            observers=once._observers,  # noqa: SLF001  # the same engine, seen by another module
+            observers=once.observers.all,
         )
         self.plans = once.plans
         self._admission = AsyncTokenAdmission(self.store, self._observe)

@@ -69,7 +69,7 @@ class Leases:
         self._store: Store = once.store
         self._kind = once.scope if kind is None else kind
         self._codec = once.codec
-        self._observe: Observe = once._observe  # noqa: SLF001  # the same engine, seen by another module
+        self._observe: Observe = once.observers
         self._wanted: dict[str, float] = {}
         """Names that others want too, each until when that is believed."""
         self._heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set, closed by its owner

@@ -3,31 +3,30 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from umavez._sync.admission import Admission, Entered
 from umavez._sync.attempt import Attempt, drive
+from umavez._sync.observed import observed
 from umavez._sync.operation import Operation, operation_of
 from umavez.core.encoding.codec import Codec, JsonCodec
-from umavez.core.key import Key
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
 from umavez.core.record import Query, Record, Status
 from umavez.core.resolution import resolve
 from umavez.engine.binding import Binder, refuse_misfit
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, resolution_of
+from umavez.engine.observing import Observers
 from umavez.engine.options import Declaration, JoinedOptions, Options
-from umavez.engine.outcome import Event, Observer, Outcome
+from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.sql.joining import driver_connection
 from umavez.stores import Store, open_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
-LOG = logging.getLogger("umavez")
 
 
 class Once:
@@ -45,13 +44,14 @@ class Once:
         codec: Codec | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        self.store: Store = open_store(store) if isinstance(store, str) else store
+        self._observe = Observers(observers)
+        opened = open_store(store) if isinstance(store, str) else store
+        self.store: Store = observed(opened, self._observe)
         self.url = store if isinstance(store, str) else None
         """Where the store is, if it was named so; it may hold a password."""
         self.scope = scope
         self.codec: Codec = JsonCodec() if codec is None else codec
         self.plans = Plans(scope, self.codec)
-        self._observers = tuple(observers)
         self._admission = Admission(self.store, self._observe)
 
     def operation(
@@ -337,9 +337,7 @@ class Once:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _observe(self, kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
-        for observer in self._observers:
-            try:
-                observer(Event(kind, key, attempt, seconds))
-            except Exception:  # a counter that fails must not fail the operation it counts
-                LOG.exception("An observer failed at %s", kind)
+    @property
+    def observers(self) -> Observers:
+        """Who is told of what this engine does."""
+        return self._observe

@@ -68,7 +68,7 @@ class Reconciler:
         self._asides: dict[str, Aside] = {}
         self._reruns = dict(reruns or {})
         self._admission = once._admission  # noqa: SLF001  # the same engine, seen by another module
-        self._observe = once._observe  # noqa: SLF001  # the same
+        self._observe = once.observers
 
     def run(self, stop: threading.Event | None = None) -> Report:
         """One pass; `stop` ends it early, without waiting for answers.
@@ -194,7 +194,7 @@ class Reconciler:
                 inquiry.adopt(value, evidence)
                 return "adopted"
             case GiveUp(evidence):
-                inquiry.give_up(evidence)
+                inquiry.give_up(evidence, doubtful.status)
                 return "left"
             case Exhaust(evidence):
                 inquiry.free(evidence)

@@ -243,7 +243,7 @@ class Redeemer(Once):
             once.store,
             scope=once.scope,
             codec=once.codec,
-            observers=once._observers,  # noqa: SLF001  # the same engine, seen by another module
+            observers=once.observers.all,
         )
         self.plans = once.plans
         self._admission = TokenAdmission(self.store, self._observe)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -17,8 +16,9 @@ from umavez.cli.table import plain
 from umavez.errors import ConfigurationError, SchemaOutdated, StoreError, UmavezError
 from umavez.messaging.broker import Broker
 from umavez.messaging.database import Database
-from umavez.messaging.inspection import STATES, Entry, Inspection, Lag
+from umavez.messaging.inspection import STATES, Entry, Inspection
 from umavez.messaging.local import LocalBroker
+from umavez.messaging.observing import MessageObserver
 from umavez.messaging.relay import Relay, RelaySettings
 from umavez.messaging.stopping import stop_on_signals
 from umavez.sql.flow import SqlFlow
@@ -46,7 +46,6 @@ Prefix = Annotated[
 Subscriber = Annotated[
     str | None, typer.Option(metavar="NAME", help="Look at the deliveries of this subscriber, not at the outbox.")
 ]
-Told = Callable[[Lag, int], None]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="Which message.")]
 
 
@@ -82,7 +81,7 @@ def run_relay(
     ] = 30,
     prefix: Prefix = "umavez",
     metrics_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Serve the lag to Prometheus on this port of 127.0.0.1.")
+        int | None, typer.Option(min=1, max=65535, help="Serve metrics to Prometheus on this port of 127.0.0.1.")
     ] = None,
 ) -> None:
     """Publish what is in the outbox until SIGTERM or Ctrl-C, then finish what was claimed.
@@ -100,11 +99,13 @@ def run_relay(
     print(f"{published} messages were published.")
 
 
-def _metrics(port: int) -> Told:
+def _metrics(port: int, url: str) -> MessageObserver:
+    """Serve what this relay counts, and what stands in the database at `url`."""
     try:
         from prometheus_client import start_http_server  # noqa: PLC0415 - only where metrics are asked for
 
-        from umavez.messaging.metrics import RelayMetrics  # noqa: PLC0415 - as above
+        from umavez.observe.messages import MessageMetrics  # noqa: PLC0415 - as above
+        from umavez.observe.standing import StoreMetrics  # noqa: PLC0415 - as above
     except ModuleNotFoundError as missing:
         raise ConfigurationError(
             f"Metrics need {missing.name}, which is not installed; run: pip install 'umavez[metrics]'."
@@ -113,7 +114,8 @@ def _metrics(port: int) -> Told:
         start_http_server(port, "127.0.0.1")
     except OSError as taken:
         raise ConfigurationError(f"Port {port} cannot be served ({taken.strerror}); choose another.") from taken
-    return RelayMetrics()
+    StoreMetrics(None, url=url)
+    return MessageMetrics()
 
 
 async def _relay(url: str, broker_url: str, prefix: str, settings: RelaySettings, metrics_port: int | None) -> int:
@@ -122,7 +124,8 @@ async def _relay(url: str, broker_url: str, prefix: str, settings: RelaySettings
     stop_on_signals(stop)
     database = Database(url)
     broker = _broker(broker_url, database, prefix)
-    relay = Relay(database, broker, settings, told=None if metrics_port is None else _metrics(metrics_port))
+    observers = [] if metrics_port is None else [_metrics(metrics_port, url)]
+    relay = Relay(database, broker, settings, observers=observers)
     try:
         await _refuse_missing_tables(relay)
         await relay.run(stop)

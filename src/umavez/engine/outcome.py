@@ -40,12 +40,18 @@ class Question(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something countable happened to a key. `kind` is one of the words in KINDS."""
+    """Something countable happened to a key. `kind` is one of the words in KINDS.
+
+    `seconds`: how long it took, where it took time. `fence`: of the claim it happened to, 0 where there was none.
+    `error`: the type of the error that an attempt failed with, as tracing names it.
+    """
 
     kind: str
     key: Key
     attempt: int
     seconds: float = 0.0
+    fence: int = 0
+    error: str = ""
 
 
 KINDS = (
@@ -54,22 +60,26 @@ KINDS = (
     "refused",
     "failed",
     "unknown",
+    "held",
     "taken_over",
     "asked",
     "adopted",
+    "waited",
     "busy",
     "mismatched",
     "exhausted",
     "lost",
     "resolved",
     "released",
-    "swept",
     "issued",
     "rejected",
     "cancelled",
     "expired",
     "acquired",
 )
+"""`unknown` is an attempt that ended so, or whose holder is gone; `held` a caller who was refused because of one.
+`waited` is told before whatever the wait for a rival came to."""
+
 Observer = Callable[[Event], None]
 """Hears every event. It runs in the caller's thread or task: it must be quick, and must not raise."""
 
@@ -77,7 +87,9 @@ Observer = Callable[[Event], None]
 class Observe(Protocol):
     """How attempts and admissions tell of an event; no Event is made when nobody listens."""
 
-    def __call__(self, kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
+    def __call__(
+        self, kind: str, key: Key, attempt: int, seconds: float = 0.0, fence: int = 0, error: str = ""
+    ) -> None:
         """Tell every observer."""
         ...
 

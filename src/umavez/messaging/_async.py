@@ -8,6 +8,7 @@ from typing import Any
 from umavez._async.once import AsyncOnce
 from umavez.clock import SYSTEM, Clock
 from umavez.messaging.message import Message
+from umavez.messaging.observing import MessageObserver, MessageObservers
 from umavez.messaging.tables.rows import append
 from umavez.messaging.tables.version import PACKAGE, VERSION
 from umavez.messaging.wakeups import WAKEUPS
@@ -21,8 +22,9 @@ KEEP = 30 * 24 * 3600.0
 class AsyncOutbox:
     """Appends messages on connections of the drivers and of SQLAlchemy. Holds nothing; share it freely."""
 
-    def __init__(self, clock: Clock = SYSTEM) -> None:
+    def __init__(self, clock: Clock = SYSTEM, *, observers: Iterable[MessageObserver] = ()) -> None:
         self._clock = clock
+        self._observers = MessageObservers(observers)
 
     async def append(self, connection: Any, messages: Message | Iterable[Message]) -> list[str]:
         """Write `messages` in the open transaction, by one statement however many; returns their ids.
@@ -30,6 +32,8 @@ class AsyncOutbox:
         A message whose id is in the outbox already is left as it is. Raises NotStorable for one that cannot be
         kept, ConfigurationError on a connection that would commit at once; the driver's own errors pass through.
         """
+        if self._observers:
+            messages = self._observers.created(messages)
         sql = await AsyncSql.on(connection)
         ids = await async_carry(append(sql, messages, self._clock.offset), sql)
         WAKEUPS.hint()

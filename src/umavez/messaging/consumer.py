@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from umavez.messaging.broker import (
 )
 from umavez.messaging.excuses import Excuses
 from umavez.messaging.message import Message
+from umavez.messaging.observing import MessageObserver, MessageObservers
 from umavez.messaging.stopping import paused
 
 log = logging.getLogger("umavez.consumer")
@@ -62,7 +63,10 @@ class Consumer:
         topics: Sequence[str],
         handle: Handler,
         settings: ConsumerSettings | None = None,
+        *,
+        observers: Iterable[MessageObserver] = (),
     ) -> None:
+        self._observers = MessageObservers(observers)
         self._broker = broker
         self._subscriber = subscriber
         self._topics = tuple(topics)
@@ -164,20 +168,25 @@ class Consumer:
             line.popleft()
 
     async def _one(self, subscription: Subscription, delivery: Delivery) -> bool:
+        tokens: list[Any] = []
+        if self._observers:
+            tokens = self._observers.received(self._subscriber, delivery.message, delivery.attempts)
         try:
             self._refuse_deadly(delivery)
             async with asyncio.timeout(self._settings.timeout):
                 await self._handle(delivery.message)
         except asyncio.CancelledError as error:
             if self._cutting:
+                self._observers.handled(tokens, "failed", error)
                 raise
             # It leaked out of the handler: nobody here has cancelled it, so it is a failure like any other.
             _forget_cancelling()
-            await self._failed(subscription, delivery, error)
+            await self._failed(subscription, delivery, error, tokens)
             return False
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the delivery's failure, not ours
-            await self._failed(subscription, delivery, error)
+            await self._failed(subscription, delivery, error, tokens)
             return False
+        self._observers.handled(tokens, "done")
         self.handled += 1
         self._excuses.forget(delivery.message.id)
         self._finished.append(delivery)
@@ -189,16 +198,20 @@ class Consumer:
         if delivery.attempts > self._settings.backoff.limit:
             raise Poison(f"{delivery.attempts - 1} attempts ended without an answer.")
 
-    async def _failed(self, subscription: Subscription, delivery: Delivery, error: BaseException) -> None:
+    async def _failed(
+        self, subscription: Subscription, delivery: Delivery, error: BaseException, tokens: list[Any]
+    ) -> None:
         reason = f"{type(error).__name__}: {error}"
         message, backoff = delivery.message, self._settings.backoff
         log.warning("%s failed for %s at attempt %d", message.topic, message.id, delivery.attempts, exc_info=error)
         excused = self._excuses.excuse(message.id, error)
+        hopeless = isinstance(error, Poison) or backoff.spent(delivery.attempts)
+        self._observers.handled(tokens, "away" if excused else "dead" if hopeless else "failed", error)
         while True:
             try:
                 if excused:
                     await subscription.wait_out(delivery, self._settings.outage.pause(excused))
-                elif isinstance(error, Poison) or backoff.spent(delivery.attempts):
+                elif hopeless:
                     await subscription.bury(delivery, reason)
                 else:
                     await subscription.postpone(delivery, backoff.pause(delivery.attempts), reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +29,7 @@ from umavez.messaging.broker import (
 from umavez.messaging.database import Database
 from umavez.messaging.inspection import Inspection, Lag
 from umavez.messaging.message import Message
+from umavez.messaging.observing import MessageObserver, MessageObservers
 from umavez.messaging.stopping import paused
 from umavez.messaging.tables.backlog import Backlog
 from umavez.messaging.tables.claiming import PAGES, Claimed
@@ -79,8 +80,10 @@ class Relay:
         settings: RelaySettings | None = None,
         *,
         told: Callable[[Lag, int], None] | None = None,
+        observers: Iterable[MessageObserver] = (),
     ) -> None:
         self._told = told
+        self._observers = MessageObservers(observers)
         self._database = database
         self._broker = broker
         self._settings = RelaySettings() if settings is None else settings
@@ -196,14 +199,18 @@ class Relay:
         return Backlog(self._database.dialect, offset=offset) if offset else self._backlog
 
     async def _handed_over(self, backlog: Backlog, rows: Sequence[Claimed], token: str) -> None:
+        tokens = self._observers.sending([row.message for row in rows]) if self._observers else []
         try:
             answers = await self._answers(rows)
-        except (BrokerUnavailable, asyncio.CancelledError):
+        except (BrokerUnavailable, asyncio.CancelledError) as error:
+            self._observers.sent(tokens, (), error)
             # Not the messages' fault: they keep their attempts, and go out again when the broker is back.
             await self._released(backlog, rows, token)
             raise
         told = list(zip(rows, answers, strict=True))
         confirmed = [row.seq for row, answer in told if answer is None]
+        if self._observers:
+            self._observers.sent(tokens, [row.message for row, answer in told if answer is None])
         marked = await self._database.run(lambda: backlog.done(confirmed, token), atomic=False)
         self.published += marked
         if marked < len(confirmed):

@@ -27,6 +27,7 @@ from umavez.core.protocol import Claim, Granted, Intent, Replay, Verdict
 from umavez.core.record import Draft, Query, Record, Settled
 from umavez.core.resolution import Resolution, resolve
 from umavez.engine.declaration import Plan
+from umavez.engine.observing import Observers
 from umavez.stores import AsyncStore, Store
 from umavez.testing.clock import ManualClock
 
@@ -193,7 +194,7 @@ class AnyBench(ABC):
     def holder(self, claim: Claim, policy: Policy = RERUN) -> Holder:
         """Whoever was granted `claim`."""
         key = claim.draft.key
-        return Holder(self._attempt(self.store, _plan(key, policy), key, claim, _unheard, False, ()))
+        return Holder(self._attempt(self.store, _plan(key, policy), key, claim, Observers(), False, ()))
 
     async def claiming(self, intent: Key | Intent, policy: Policy = RERUN) -> Holder:
         """The job of a caller that must be granted the right to run."""
@@ -243,7 +244,7 @@ class Bench(AnyBench):
     def __init__(self, store: Store, clock: ManualClock) -> None:
         super().__init__(clock)
         self.store = store
-        self._admission = _Verdicts(store, _unheard)
+        self._admission = _Verdicts(store, Observers())
 
     def drive(self, job: Job[T]) -> T:
         """What `job` gives, at once."""
@@ -300,7 +301,7 @@ class AsyncBench(AnyBench):
         super().__init__(clock)
         self.store = store
         self._runner = runner
-        self._admission = _AsyncVerdicts(store, _unheard)
+        self._admission = _AsyncVerdicts(store, Observers())
 
     def drive(self, job: Job[T]) -> T:
         """What `job` gives when it is awaited."""
@@ -336,7 +337,3 @@ async def done(result: Any) -> Any:
 
 def _plan(key: Key, policy: Policy) -> Plan:
     return Plan(key.scope, key.operation, policy, Texts())
-
-
-def _unheard(kind: str, key: Key, attempt: int, seconds: float = 0.0) -> None:
-    """No observer listens."""

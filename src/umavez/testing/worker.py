@@ -132,8 +132,8 @@ class Worker:
         self._store = SteppedStore()
         store: Any = self._store  # it has no other verbs than those that a call needs
         self._once = AsyncOnce(store, scope=intent.key.scope, observers=(self._hear,))
-        observe = self._once._observe  # noqa: SLF001  # the engine's own explorer
-        self._once._admission = AsyncAdmission(store, observe, twice_at_once, AtOnce)  # noqa: SLF001  # as above
+        observe = self._once.observers
+        self._once._admission = AsyncAdmission(store, observe, twice_at_once, AtOnce)  # noqa: SLF001  # the engine's own explorer
         declared = replace(policy, unknown=self._ask) if policy.asks else policy
         self._plan = Plan(intent.key.scope, intent.key.operation, declared, self._once.codec)
         self._context = copy_context()

@@ -28,6 +28,7 @@ CREATE INDEX IF NOT EXISTS umavez_outbox_aggregate ON umavez_outbox (aggregate, 
     WHERE state IN ('WAITING', 'DEAD') AND aggregate IS NOT NULL;
 CREATE INDEX IF NOT EXISTS umavez_outbox_done ON umavez_outbox (done_at) WHERE state = 'DONE';
 CREATE INDEX IF NOT EXISTS umavez_outbox_discarded ON umavez_outbox (done_at) WHERE state = 'DISCARDED';
+CREATE INDEX IF NOT EXISTS umavez_outbox_dead ON umavez_outbox (seq) WHERE state = 'DEAD';
 
 CREATE TABLE IF NOT EXISTS umavez_subscriptions (
     topic      text NOT NULL,
@@ -60,6 +61,7 @@ CREATE INDEX IF NOT EXISTS umavez_deliveries_aggregate ON umavez_deliveries (sub
     WHERE state IN ('WAITING', 'DEAD') AND aggregate IS NOT NULL;
 CREATE INDEX IF NOT EXISTS umavez_deliveries_done ON umavez_deliveries (done_at) WHERE state = 'DONE';
 CREATE INDEX IF NOT EXISTS umavez_deliveries_discarded ON umavez_deliveries (done_at) WHERE state = 'DISCARDED';
+CREATE INDEX IF NOT EXISTS umavez_deliveries_dead ON umavez_deliveries (subscriber) WHERE state = 'DEAD';
 
 CREATE TABLE IF NOT EXISTS umavez_meta (
     name  text   PRIMARY KEY,

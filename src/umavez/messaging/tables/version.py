@@ -2,5 +2,5 @@
 
 PACKAGE = "umavez.messaging"
 NAME = "messaging"
-VERSION = 2
+VERSION = 3
 """To be raised with every change of the schema: tables at this version are not touched again."""

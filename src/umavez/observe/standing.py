@@ -1,0 +1,91 @@
+"""StoreMetrics: what stands in a store, for Prometheus. Needs umavez[metrics]."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from umavez.core.record import Query, Record, Status
+from umavez.errors import StoreError
+from umavez.observe.tables import table_gauges
+from umavez.stores import Store, holds_tables
+
+LOG = logging.getLogger("umavez.observe")
+
+MOST = 1000
+"""Where counting records ends: a scrape must stay cheap."""
+FRESH = 10.0
+"""Seconds that an answer of the store is told again: however many scrape, it is asked no more often."""
+
+
+class StoreMetrics(Collector):
+    """What stands in a store, asked for when scraped: nothing has to run for the numbers to be true.
+
+    Every process of a server tells the same, so any of them may be scraped. Counts end at `most`. With the store's
+    `url`, and if it is a database, the tables of messages and sequences beside the records are looked at too; without
+    a store, they alone.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        registry: CollectorRegistry = REGISTRY,
+        most: int = MOST,
+        *,
+        url: str | None = None,
+        fresh: float = FRESH,
+    ) -> None:
+        self._store = store
+        self._most = most
+        self._url = url if url is not None and holds_tables(url) else None
+        self._fresh = fresh
+        self._lock = threading.Lock()
+        self._known: tuple[float, tuple[Metric, ...]] | None = None
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the registry would ask the store for it when the server starts."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The gauges. Where the store cannot be asked, `umavez_store_up` is 0 and the others are left out."""
+        with self._lock:
+            if self._known is None or time.monotonic() - self._known[0] >= self._fresh:
+                self._known = (time.monotonic(), self._asked())
+            return self._known[1]
+
+    def _asked(self) -> tuple[Metric, ...]:
+        try:
+            records = [] if self._store is None else [_up(1), *self._records(self._store)]
+            return (*records, *(() if self._url is None else table_gauges(self._url)))
+        except StoreError as error:
+            LOG.warning("The store could not be asked for its numbers: %s", error)
+            return () if self._store is None else (_up(0),)
+
+    def _records(self, store: Store) -> list[Metric]:
+        unknown = store.find(Query(status=Status.UNKNOWN, limit=self._most))
+        lapsed = store.find(Query(lapsed=True, limit=self._most))
+        told = (
+            ("umavez_oldest_unknown_seconds", "Age of the oldest record of unknown outcome", _age(store, unknown)),
+            ("umavez_unknown_records", f"Records of unknown outcome, up to {self._most}", len(unknown)),
+            ("umavez_oldest_lapsed_seconds", "Age of the oldest record whose holder is gone", _age(store, lapsed)),
+            ("umavez_lapsed_records", f"Records whose holder is gone, up to {self._most}", len(lapsed)),
+        )
+        return [GaugeMetricFamily(name, about, value) for name, about, value in told]
+
+
+def _age(store: Store, records: Sequence[Record]) -> float:
+    """Seconds since the first of them was made, by the store's clock; 0 when there is none."""
+    if not records:
+        return 0.0
+    return max(store.read(records[0].key).now - records[0].created_at, 0) / 1000
+
+
+def _up(answered: int) -> Metric:
+    return GaugeMetricFamily("umavez_store_up", "Whether the store of records answered", answered)
