@@ -24,6 +24,7 @@ from umavez import (
 from umavez import http as contract
 from umavez.http import Kind, problem_of
 from umavez_systems.complaints import complaint
+from umavez_systems.gates.answers import PROBLEM
 from umavez_systems.openapi import methods_of
 from umavez_systems.words import CATALOGUE
 
@@ -114,12 +115,15 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(contract.Problem)
     async def _problem(request: Request, problem: contract.Problem) -> Response:
         _log_store_failure(request, problem.__cause__)
+        request.scope[PROBLEM] = problem.kind.name
         return answer(problem)
 
     @app.exception_handler(UmavezError)
     async def _engine(request: Request, error: UmavezError) -> Response:
         _log_store_failure(request, error)
-        return answer(translate(error))
+        problem = translate(error)
+        request.scope[PROBLEM] = problem.kind.name
+        return answer(problem)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

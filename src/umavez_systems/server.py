@@ -26,6 +26,7 @@ from umavez_systems.front.navigation import STYLES, styles
 from umavez_systems.front.reference import reference_page
 from umavez_systems.front.start import start_page
 from umavez_systems.gates.address import KnownMethods, ReadableAddress
+from umavez_systems.gates.answers import Answers
 from umavez_systems.gates.doors import Doors
 from umavez_systems.mailing.service import Service
 from umavez_systems.mailing.web import router as mailing
@@ -98,6 +99,7 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
     app.add_middleware(KnownMethods, document=app.openapi)
     app.add_middleware(ReadableAddress)
     problems.install(app)
+    app.add_middleware(Answers)
     app.add_middleware(Doors, settings=settings)
     logs.install(app)
     for router in ROUTERS:

@@ -69,6 +69,23 @@ def told(status: int, headers: Any, body: bytes) -> Told:
     return Told(status, {name: named[name] for name in COMPARED if name in named}, body)
 
 
+class Heard:
+    """An observer that keeps in which words answers were told of."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def __call__(self, _: object) -> None:
+        """Events are not looked at here."""
+
+    def told_http(self, operation: str, answer: str) -> None:
+        assert operation == "POST *"
+        self.words.append(answer)
+
+
+HEARD = Heard()
+
+
 class Losing(MemoryStore):
     """Somebody else has taken over by the time an outcome is recorded."""
 
@@ -103,7 +120,7 @@ def over_asgi(does: Does, store: MemoryStore, requests: list[bytes], **options: 
             await send({"type": "http.response.body", "body": b""})
 
     async def talk() -> list[Told]:
-        once = AsyncOnce(awaited_store(store), scope="api")
+        once = AsyncOnce(awaited_store(store), scope="api", observers=[HEARD])
         shell = asgi.Idempotency(app, once=once, principal=from_header("x-user"), **options)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(shell), base_url="http://shop") as client:
             answers = [await client.post("/o", headers=HEADERS, content=body) for body in requests]
@@ -121,7 +138,7 @@ def over_wsgi(does: Does, store: MemoryStore, requests: list[bytes], **options: 
         start_response(f"{does.status} Said", list(does.headers))
         return [does.body]
 
-    with Once(store, scope="api") as once:
+    with Once(store, scope="api", observers=[HEARD]) as once:
         shell = wsgi.Idempotency(app, once=once, principal=from_header("x-user"), **options)
         with httpx.Client(transport=httpx.WSGITransport(shell), base_url="http://shop") as client:
             answers = [client.post("/o", headers=HEADERS, content=body) for body in requests]
@@ -149,7 +166,7 @@ def _heard(response: Any) -> Told:
 
 def over_django(does: Does, store: MemoryStore, requests: list[bytes], **options: Any) -> tuple[list[Told], int]:
     runs: list[int] = []
-    with Once(store, scope="api") as once:
+    with Once(store, scope="api", observers=[HEARD]) as once:
         shell = middleware(once=once, principal=lambda request: request.headers["x-user"], **options)
         call = shell(lambda _: _view(does, runs))
         return [_heard(call(_request(body))) for body in requests], len(runs)
@@ -162,7 +179,7 @@ def over_async_django(does: Does, store: MemoryStore, requests: list[bytes], **o
         return _view(does, runs)
 
     async def talk() -> list[Told]:
-        once = AsyncOnce(awaited_store(store), scope="api")
+        once = AsyncOnce(awaited_store(store), scope="api", observers=[HEARD])
         shell = middleware(async_once=once, principal=lambda request: request.headers["x-user"], **options)(view)
         answers = [_heard(await shell(_request(body))) for body in requests]
         await once.close()
@@ -203,6 +220,28 @@ def test_every_shell_tells_the_same(case: str) -> None:
     for answers, ran in told_by:
         assert ([answer.status for answer in answers], ran) == (statuses, runs)
         assert answers == told_by[0][0]
+
+
+COUNTED = {
+    "a final answer": ["first", "replayed"],
+    "not now": ["unfinished", "unfinished"],
+    "a server fault, held": ["unfinished", "outcome-unknown"],
+    "another body": ["first", "key-reused"],
+    "an answer too large to keep": ["first", "response-not-kept"],
+    "a body too large": ["body-too-large"],
+    "a lost claim": ["overtaken"],
+    "no store": ["store-unavailable"],
+    "no store, open": ["unprotected"],
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("case", COUNTED)
+def test_every_shell_counts_the_same(case: str, shell: Callable[..., Any]) -> None:
+    does, requests, options, store, _, _ = TABLE[case]
+    HEARD.words.clear()
+    shell(does, store(), requests, **{"unknown": "rerun", **options})
+    assert COUNTED[case] == HEARD.words
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -55,6 +55,20 @@ def test_metrics_count_first_calls_and_replays(client: httpx.Client) -> None:
     assert 'umavez_events_total{kind="replayed",operation="submeter_proposta"} 1.0' in text
 
 
+def test_answers_to_requests_with_a_key_are_counted_in_a_word(client: httpx.Client) -> None:
+    client.post("/api/v1/clientes", json={"nome": "a", "email": "a@b"})
+    client.post("/api/v1/propostas", json={"cliente_id": 1, "valor": 1})
+    for version in (1, 1, 2):
+        client.post("/api/v1/propostas/1/submeter", json={"versao": version}, headers={"Idempotency-Key": "k"})
+    client.post("/api/v1/propostas/1/submeter", json={"versao": 1}, headers={"Idempotency-Key": "k" * 300})
+    client.post("/nada", headers={"Idempotency-Key": "k"})
+
+    line = r'umavez_http_answers_total{answer="([^"]*)",operation="([^"]*)"} ([0-9.]+)'
+    found = {(answer, route): float(times) for answer, route, times in re.findall(line, client.get("/metrics").text)}
+    (name,) = {route for answer, route in found if answer == "first"}
+    assert found == {("first", name): 1, ("replayed", name): 2, ("key-invalid", name): 1, ("404", "other"): 1}
+
+
 def test_x_05_metrics_tell_of_what_stands_in_the_store(client: httpx.Client) -> None:
     text = client.get("/metrics").text
 

@@ -31,20 +31,22 @@ from umavez.http.transaction import (
 def record(attempt: Attempt, exchange: Exchange, contract: Contract, answer: Answer, *, whole: bool) -> Answer:
     """Record what `answer` means; returns what the client is told. Without `whole` the body is not kept."""
     status, headers, body = answer
+    operation = attempt.key.operation
     try:
         if not contract.is_final(status):
             attempt.fail(unfinished(answer))
-        elif whole:
-            attempt.succeed(exchange.final_value(contract, answer))
-        else:
-            attempt.succeed(not_kept(answer, contract))
+            exchange.tell(operation, "unfinished")
+            return Answer(status, no_store(headers), body)
+        attempt.succeed(exchange.final_value(contract, answer) if whole else not_kept(answer, contract))
     except ClaimLost as lost:
-        return exchange.refusal(lost)
+        return exchange.refusal(lost, operation)
     except StoreError as error:
         note_failure(error, attempt.key, "answered but not recorded")
         # It happened. Told 503 the client would try again; told the truth it has no reason to.
         attempt.leave_unrecorded()
+        exchange.tell(operation, "unprotected")
         return Answer(status, [*no_store(headers), unprotected(b"not-recorded")], body)
+    exchange.tell(operation, "first")
     return Answer(status, no_store(headers), body)
 
 

@@ -36,11 +36,12 @@ class Idempotency:
     def __init__(self, app: App, *, once: AsyncOnce, principal: Any, **options: Any) -> None:
         self.app = app
         self.once = once
-        self.exchange = Exchange(once.plans, once.scope, principal=principal, **options)
+        told = once.observers.tellers()
+        self.exchange = Exchange(once.plans, once.scope, principal=principal, told=told, **options)
         self._documents = self.exchange.documents
         self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
         self._detached = Detached()
-        in_memory = type(once.store) is AsyncMemoryStore
+        in_memory = type(getattr(once.store, "plain", once.store)) is AsyncMemoryStore
         self._eager = frozenset(route for route in self.exchange.routes if in_memory and _admits_at_once(route))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,6 +75,7 @@ class Idempotency:
         if type(principal) is not str:
             principal = await _settled(principal)
         if principal is None or principal == "":
+            self.exchange.tell(route.operation, "unprotected")
             return await self._unprotected(scope, receive, send, b"no-principal")
         try:
             value = self.exchange.key_format.key(keys)
@@ -81,7 +83,7 @@ class Idempotency:
                 refuse_declared(length, route.contract.max_request)
             intended = await self._intended(route, self.exchange.scopes.of(principal), value, media, scope, receive)
         except Problem as problem:
-            return await send_answer(send, self.exchange.refusal(problem))
+            return await send_answer(send, self.exchange.refusal(problem, route.operation))
         if intended is None:
             return None
         eager = route in self._eager
@@ -119,7 +121,7 @@ class Idempotency:
                 return await self._joined(route, intent, body, scope, receive, send)
             run = Run(self.app, self.exchange, route.contract, scope, body, receive, send, eager)
             outcome = await self.once.perform(route.plan, intent, run, (), {})
-            return None if outcome.value is ANSWERED else await self._replay(outcome.value, scope)
+            return None if outcome.value is ANSWERED else await self._replay(route, outcome.value, scope)
         except Over:
             return None
         except (UmavezError, Problem) as error:
@@ -127,10 +129,11 @@ class Idempotency:
                 raise
             if isinstance(error, StoreError) and route.contract.outage == "open":
                 note_failure(error, intent.key, "run without protection")
+                self.exchange.tell(route.operation, "unprotected")
                 await self._unprotected(scope, body_source(body, receive), send, b"store-outage")
                 return None
             note_failure(error, intent.key, "refused")
-            return self.exchange.refusal(error)
+            return self.exchange.refusal(error, route.operation)
         finally:
             # Here, not where the caller waits: one that goes away must not make room for more while this runs.
             self.exchange.leave(intent.key.scope)
@@ -145,22 +148,27 @@ class Idempotency:
         watch = AsyncWatch(route.operation)
         try:
             attempt = await run_joined(self.once, route, intent, watch, run)
-            return run.answer or await self._replay(attempt.outcome, scope)
+            if run.answer is None:
+                return await self._replay(route, attempt.outcome, scope)
+            self.exchange.tell(route.operation, "first")
+            return run.answer
         except (UmavezError, Problem) as error:
             watch.check()
             if run.started and run.answer is None:
                 raise
             note_failure(error, intent.key, "refused")
-            return self.exchange.refusal(error)
+            return self.exchange.refusal(error, route.operation)
         except Over:
             watch.check()
+            self.exchange.tell(route.operation, "unfinished")
             return run.answer
 
-    async def _replay(self, value: list[Any], scope: Scope) -> Answer:
+    async def _replay(self, route: Route, value: list[Any], scope: Scope) -> Answer:
         place = entity_of(value)
         if place is not None:
+            self.exchange.tell(route.operation, "replayed")
             return current(value, await fetched(self.app, scope, place))
-        return self.exchange.replay(value)
+        return self.exchange.replay(value, route.operation)
 
     async def _unprotected(self, scope: Scope, receive: Receive, send: Send, why: bytes) -> None:
         async def marked(message: Any) -> None:

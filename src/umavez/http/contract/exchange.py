@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -34,7 +34,7 @@ from umavez.http.contract.catalogue import Catalogue
 from umavez.http.contract.fingerprint import fingerprint, fingerprint_of_stream, media_type
 from umavez.http.contract.header import KeyFormat
 from umavez.http.contract.principal import Anonymous, Resolver, Scopes, resolver
-from umavez.http.contract.problem import NOT_KEPT, TOO_MANY, Problem
+from umavez.http.contract.problem import NOT_KEPT, TOO_MANY, Problem, problem_of
 from umavez.http.contract.route import Contract, Route, Routes
 
 METHODS = ("POST", "PATCH")
@@ -56,6 +56,7 @@ class Exchange:
     `options` (unknown=, required=, …) are the contract of every other POST and PATCH, if given.
     `secret` keys the digest under which a client's key is looked up, so that the store never holds the key itself.
     `in_flight` is how many keyed requests of one principal this process works on at a time; more get 429.
+    `told` hears of every answer to a keyed request, with its operation, in a word: see `tell`.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class Exchange:
         retry_after: float = 1.0,
         catalogue: Catalogue | None = None,
         documents: str | None = "/.well-known/idempotency",
+        told: Iterable[Callable[[str, str], None]] = (),
         **options: Any,
     ) -> None:
+        self._told = tuple(told)
         self.principal = resolver(principal)
         self.scopes = Scopes(scope)
         self.key_format = key_format or KeyFormat()
@@ -155,15 +158,31 @@ class Exchange:
                     MISPLACED[name],
                 )
 
-    def replay(self, value: list[Any]) -> Answer:
+    def replay(self, value: list[Any], operation: str = "") -> Answer:
         """The answer to a repeat. Raises Problem (410) where the body was not kept."""
         if Kept(*value).form == Form.STREAMED:
             raise Problem(NOT_KEPT)
+        self.tell(operation, "replayed")
         return replayed(value)
 
-    def refusal(self, error: UmavezError | Problem) -> Answer:
+    def refusal(self, error: UmavezError | Problem, operation: str = "") -> Answer:
         """The problem document that answers `error`. Raises the error itself where it is the server's own mistake."""
+        if self._told:
+            problem = error if isinstance(error, Problem) else problem_of(error, self.retry_after)
+            self.tell(operation, problem.kind.name)
         return self.catalogue.answer(error, self.retry_after)
+
+    def tell(self, operation: str, answer: str) -> None:
+        """A keyed request is answered: first, replayed, unfinished (it ran, and that is no outcome), unprotected, or
+        the name of a problem. Without an operation nobody is told: it was no request to do something.
+        """
+        if not self._told or not operation:
+            return
+        for tell in self._told:
+            try:
+                tell(operation, answer)
+            except Exception:  # a counter that fails must not fail the request it counts
+                LOG.exception("An observer failed at an answer")
 
 
 def not_kept(answer: Answer, contract: Contract) -> list[Any]:

@@ -29,13 +29,14 @@ async def answer(once: AsyncOnce, exchange: Exchange, request: Any, get_response
     async_check_server(request)
     principal = await async_settled(exchange.principal(request))
     if principal is None or principal == "":
+        exchange.tell(route.operation, "unprotected")
         return marked(await get_response(request), b"no-principal")
     whose = exchange.scopes.of(principal)
     try:
         value = incoming.key(route)
         exchange.enter(whose)
     except Problem as problem:
-        return response_of(exchange.refusal(problem))
+        return response_of(exchange.refusal(problem, route.operation))
     return await async_to_the_end(_keyed(once, exchange, route, incoming, whose, value, get_response))
 
 
@@ -46,7 +47,7 @@ async def _keyed(
         intent = incoming.intent(route, whose, value)
         return await _run(once, exchange, route, intent, incoming.request, get_response)
     except Problem as problem:
-        return response_of(exchange.refusal(problem))
+        return response_of(exchange.refusal(problem, route.operation))
     finally:
         # Here, not where the caller waits: one that goes away must not make room for more while this runs.
         exchange.leave(whose)
@@ -62,13 +63,14 @@ async def _run(
         if view.contract.joined is not None:
             return await _joined(once, view, watch, route, intent)
         outcome = await once.perform(route.plan, intent, _call, (view,), {})
-        return response_of(exchange.replay(outcome.value))
+        return response_of(exchange.replay(outcome.value, route.operation))
     except Over:
         watch.check()
         return view.response
     except (UmavezError, Problem) as error:
         if view.runs_open(error):
             note_failure(error, intent.key, "run without protection")
+            exchange.tell(route.operation, "unprotected")
             return marked(await get_response(request), b"store-outage")
         note_failure(error, intent.key, "refused")
         watch.check()
@@ -90,7 +92,10 @@ async def _joined(once: AsyncOnce, view: View, watch: AsyncWatch, route: Route, 
         return view.kept(await view.view(view.request))
 
     attempt = await run_joined(once, route, intent, watch, run)
-    return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
+    if view.response is None:
+        return response_of(view.exchange.replay(attempt.outcome, route.operation))
+    view.exchange.tell(route.operation, "first")
+    return view.response
 
 
 async def _document(once: AsyncOnce, exchange: Exchange, incoming: Incoming) -> Any:

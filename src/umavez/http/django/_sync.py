@@ -30,13 +30,14 @@ def answer(once: Once, exchange: Exchange, request: Any, get_response: Any) -> A
     check_server(request)
     principal = settled(exchange.principal(request))
     if principal is None or principal == "":
+        exchange.tell(route.operation, "unprotected")
         return marked(get_response(request), b"no-principal")
     whose = exchange.scopes.of(principal)
     try:
         value = incoming.key(route)
         exchange.enter(whose)
     except Problem as problem:
-        return response_of(exchange.refusal(problem))
+        return response_of(exchange.refusal(problem, route.operation))
     return to_the_end(_keyed(once, exchange, route, incoming, whose, value, get_response))
 
 
@@ -47,7 +48,7 @@ def _keyed(
         intent = incoming.intent(route, whose, value)
         return _run(once, exchange, route, intent, incoming.request, get_response)
     except Problem as problem:
-        return response_of(exchange.refusal(problem))
+        return response_of(exchange.refusal(problem, route.operation))
     finally:
         # Here, not where the caller waits: one that goes away must not make room for more while this runs.
         exchange.leave(whose)
@@ -61,13 +62,14 @@ def _run(once: Once, exchange: Exchange, route: Route, intent: Intent, request: 
         if view.contract.joined is not None:
             return _joined(once, view, watch, route, intent)
         outcome = once.perform(route.plan, intent, _call, (view,), {})
-        return response_of(exchange.replay(outcome.value))
+        return response_of(exchange.replay(outcome.value, route.operation))
     except Over:
         watch.check()
         return view.response
     except (UmavezError, Problem) as error:
         if view.runs_open(error):
             note_failure(error, intent.key, "run without protection")
+            exchange.tell(route.operation, "unprotected")
             return marked(get_response(request), b"store-outage")
         note_failure(error, intent.key, "refused")
         watch.check()
@@ -89,7 +91,10 @@ def _joined(once: Once, view: View, watch: Watch, route: Route, intent: Intent) 
         return view.kept(view.view(view.request))
 
     attempt = run_joined(once, route, intent, watch, run)
-    return view.response if view.response is not None else response_of(view.exchange.replay(attempt.outcome))
+    if view.response is None:
+        return response_of(view.exchange.replay(attempt.outcome, route.operation))
+    view.exchange.tell(route.operation, "first")
+    return view.response
 
 
 def _document(once: Once, exchange: Exchange, incoming: Incoming) -> Any:

@@ -22,6 +22,7 @@ class View:
         self.request = request
         self.exchange = exchange
         self.contract = route.contract
+        self._operation = route.operation
         self.started = False
         self.response: Any = None
 
@@ -48,13 +49,14 @@ class View:
         try:
             return self.exchange.value(self.contract, answer)
         except NotFinal as error:
+            self.exchange.tell(self._operation, "unfinished")
             raise Over from error
 
     def refused(self, error: UmavezError | Problem) -> Any:
         """The response to an error of the engine; raises what the view itself raised."""
         if self.started and self.response is None:
             raise error
-        return response_of(self.exchange.refusal(error))
+        return response_of(self.exchange.refusal(error, self._operation))
 
     def runs_open(self, error: Exception) -> bool:
         """Whether the view is to run without protection."""

@@ -55,7 +55,7 @@ def middleware(
     engine = once or async_once
     if engine is None:
         raise ConfigurationError("Give once= (sync), async_once= (async) or both.")
-    exchange = Exchange(engine.plans, engine.scope, principal=principal, **options)
+    exchange = Exchange(engine.plans, engine.scope, principal=principal, told=engine.observers.tellers(), **options)
     if any(route.contract.replay == "entity" for route in exchange.routes):
         raise ConfigurationError('replay="entity" needs the WSGI or ASGI shell around Django\'s application.')
     if once is not None and async_once is not None and once.scope != async_once.scope:

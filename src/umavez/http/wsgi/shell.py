@@ -35,7 +35,8 @@ class Idempotency:
     def __init__(self, app: App, *, once: Once, principal: Any, **options: Any) -> None:
         self.app = app
         self.once = once
-        self.exchange = Exchange(once.plans, once.scope, principal=principal, **options)
+        told = once.observers.tellers()
+        self.exchange = Exchange(once.plans, once.scope, principal=principal, told=told, **options)
         self._documents = self.exchange.documents
         self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
 
@@ -53,11 +54,12 @@ class Idempotency:
             return self.app(environ, start_response)
         principal = self.exchange.principal(environ)
         if principal is None or principal == "":
+            self.exchange.tell(route.operation, "unprotected")
             return self._unprotected(environ, start_response, "no-principal")
         try:
             return self._keyed(route, path, self.exchange.scopes.of(principal), environ, start_response)
         except Problem as problem:
-            return answered(start_response, self.exchange.refusal(problem))
+            return answered(start_response, self.exchange.refusal(problem, route.operation))
 
     def _keyed(
         self, route: Route, path: str, whose: str, environ: Environ, start_response: StartResponse
@@ -89,7 +91,7 @@ class Idempotency:
         run = Run(self.app, self.exchange, route.contract, inside)
         try:
             outcome = self.once.perform(route.plan, intent, run, (), {})
-            return answered(start_response, self._replay(outcome.value, environ))
+            return answered(start_response, self._replay(route, outcome.value, environ))
         except Over:
             return run.deliver(start_response)
         except UmavezError as error:
@@ -97,9 +99,10 @@ class Idempotency:
                 raise
             if isinstance(error, StoreError) and route.contract.outage == "open":
                 note_failure(error, intent.key, "run without protection")
+                self.exchange.tell(route.operation, "unprotected")
                 return self._unprotected(inside, start_response, "store-outage")
             note_failure(error, intent.key, "refused")
-            return answered(start_response, self.exchange.refusal(error))
+            return answered(start_response, self.exchange.refusal(error, route.operation))
 
     def _joined(self, route: Route, intent: Intent, inside: Environ) -> Answer:
         """The request inside one transaction: claim, effect and response commit together, then the answer goes out."""
@@ -107,22 +110,27 @@ class Idempotency:
         watch = Watch(route.operation)
         try:
             attempt = run_joined(self.once, route, intent, watch, run)
-            return run.answer or self._replay(attempt.outcome, inside)
+            if run.answer is None:
+                return self._replay(route, attempt.outcome, inside)
+            self.exchange.tell(route.operation, "first")
+            return run.answer
         except UmavezError as error:
             watch.check()
             if run.started and run.answer is None:
                 raise
             note_failure(error, intent.key, "refused")
-            return self.exchange.refusal(error)
+            return self.exchange.refusal(error, route.operation)
         except Over:
             watch.check()
+            self.exchange.tell(route.operation, "unfinished")
             return run.answer  # type: ignore[return-value]  # only an answered run is over
 
-    def _replay(self, value: list[Any], environ: Environ) -> Answer:
+    def _replay(self, route: Route, value: list[Any], environ: Environ) -> Answer:
         place = entity_of(value)
         if place is not None:
+            self.exchange.tell(route.operation, "replayed")
             return current(value, fetched(self.app, environ, place))
-        return self.exchange.replay(value)
+        return self.exchange.replay(value, route.operation)
 
     def _unprotected(self, environ: Environ, start_response: StartResponse, why: str) -> Iterable[bytes]:
         name, value = (part.decode() for part in unprotected(why.encode()))
