@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from umavez.cli import console, extensions, migrate, reconcile, relay, sweep
+from umavez.cli import console, extensions, migrate, observe, reconcile, relay, sweep
 from umavez.cli.doctor import command as doctor
 from umavez.cli.leases import command as leases
 from umavez.cli.records import change as records_change
@@ -18,7 +18,20 @@ from umavez.cli.sequences import command as sequences
 from umavez.cli.tokens import command as tokens
 from umavez.errors import ConfigurationError, InvalidKey, UmavezError
 
-GROUPS = (doctor, migrate, records, records_change, tokens, leases, sequences, relay, reconcile, sweep, console)
+GROUPS = (
+    doctor,
+    migrate,
+    records,
+    records_change,
+    tokens,
+    leases,
+    sequences,
+    relay,
+    reconcile,
+    sweep,
+    console,
+    observe,
+)
 """Modules whose `add` puts commands on the app, in the order of the help text."""
 
 
