@@ -40,11 +40,9 @@ def found(answer: Sequence[Sequence[Any]]) -> list[Record]:
     return [rows.record_of(Key(*row[:3]), row[3:]) for row in answer]
 
 
-def schema(before: int) -> str:
-    """The reviewed text that creates the tables, or upgrades those of version `before`; 0: there are none."""
-    texts = files("umavez.stores.postgres")
-    names = ("upgrade.sql", "schema.sql") if before == 1 else ("schema.sql",)
-    return "\n".join(texts.joinpath(name).read_text("utf-8") for name in names)
+def schema() -> str:
+    """The reviewed text that creates what is missing; version 1 has been upgraded before."""
+    return files("umavez.stores.postgres").joinpath("schema.sql").read_text("utf-8")
 
 
 def check_known(version: int) -> None:

@@ -1,4 +1,4 @@
--- umavez on PostgreSQL, version 2 (upgrade.sql brings version 1 here). Runs inside one transaction that holds an
+-- umavez on PostgreSQL, version 2 (upgrade.py brings version 1 here). Runs inside one transaction that holds an
 -- advisory lock, so that processes that start together do not collide. Columns of seed 003 keep their names; digest,
 -- scope, stamp, fence, attempt, lease_until, fingerprint, outcome_kept, progress and evidence are the protocol's own.
 

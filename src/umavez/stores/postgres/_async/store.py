@@ -22,6 +22,7 @@ from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
 from umavez.stores.postgres._async.joined import AsyncJoinedPostgresStore
 from umavez.stores.postgres._async.swaps import AsyncPostgresLane
+from umavez.stores.postgres._async.upgrade import async_upgraded
 from umavez.stores.postgres.errors import failed, is_lost, not_reached
 from umavez.stores.postgres.joined import WAIT
 from umavez.stores.postgres.queries import asks_time, check_known, found, looking, migrated, schema, seen
@@ -120,14 +121,24 @@ class AsyncPostgresStore:
 
 
 async def _migrate(connection: AsyncConnection[Any]) -> str:
-    await connection.execute(sql.PATIENCE)
-    await connection.execute(sql.MIGRATING)
-    before = (await _first(connection, sql.INSTALLED) or 0) if await _first(connection, sql.META) else 0
-    check_known(before)
-    whole = await _first(connection, sql.WHOLE)
-    if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
-        await connection.execute(schema(before))
-    return migrated(before)
+    await connection.set_autocommit(True)
+    found = await _version(connection)
+    if found == 1:
+        await async_upgraded(connection)
+    async with connection.transaction():
+        await connection.execute(sql.PATIENCE)
+        await connection.execute(sql.MIGRATING)
+        before = await _version(connection)
+        check_known(before)
+        whole = await _first(connection, sql.WHOLE)
+        if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
+            await connection.execute(schema())
+    return migrated(found if found == 1 else before)
+
+
+async def _version(connection: AsyncConnection[Any]) -> int:
+    """The version of the tables that are there; 0 where there are none."""
+    return int((await _first(connection, sql.INSTALLED) or 0) if await _first(connection, sql.META) else 0)
 
 
 async def _first(connection: AsyncConnection[Any], text: str) -> Any:

@@ -22,6 +22,7 @@ from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._sync.connection import PostgresConnection
 from umavez.stores.postgres._sync.joined import JoinedPostgresStore
 from umavez.stores.postgres._sync.swaps import PostgresLane
+from umavez.stores.postgres._sync.upgrade import upgraded
 from umavez.stores.postgres.errors import failed, is_lost, not_reached
 from umavez.stores.postgres.joined import WAIT
 from umavez.stores.postgres.queries import asks_time, check_known, found, looking, migrated, schema, seen
@@ -120,14 +121,24 @@ class PostgresStore:
 
 
 def _migrate(connection: Connection[Any]) -> str:
-    connection.execute(sql.PATIENCE)
-    connection.execute(sql.MIGRATING)
-    before = (_first(connection, sql.INSTALLED) or 0) if _first(connection, sql.META) else 0
-    check_known(before)
-    whole = _first(connection, sql.WHOLE)
-    if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
-        connection.execute(schema(before))
-    return migrated(before)
+    connection.set_autocommit(True)
+    found = _version(connection)
+    if found == 1:
+        upgraded(connection)
+    with connection.transaction():
+        connection.execute(sql.PATIENCE)
+        connection.execute(sql.MIGRATING)
+        before = _version(connection)
+        check_known(before)
+        whole = _first(connection, sql.WHOLE)
+        if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
+            connection.execute(schema())
+    return migrated(found if found == 1 else before)
+
+
+def _version(connection: Connection[Any]) -> int:
+    """The version of the tables that are there; 0 where there are none."""
+    return int((_first(connection, sql.INSTALLED) or 0) if _first(connection, sql.META) else 0)
 
 
 def _first(connection: Connection[Any], text: str) -> Any:
