@@ -9,7 +9,9 @@ from typing import Any
 
 import psycopg
 import pymysql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from umavez.postgres import patience
 from umavez.stores.mariadb.url import address_of
 from umavez.stores.sqlite.store import parsed
 
@@ -22,7 +24,8 @@ def connected(backend: str, url: str) -> Any:
     if backend == "sqlite":
         return sqlite3.connect(parsed(url)[0], timeout=20)
     if backend == "postgres":
-        return psycopg.connect(url)
+        told = conninfo_to_dict(url)
+        return psycopg.connect(make_conninfo("", **{**patience(told, 10), **told}))
     address = address_of(url)
     return pymysql.connect(**address.arguments())
 

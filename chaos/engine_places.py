@@ -13,8 +13,8 @@ from chaos import Trial
 from tests.servers import KINDS, CannotStart, Missing, Private, Run
 from tests.servers.cluster import Cluster
 
-CLUSTERS = {"cluster": "on", "careless cluster": "local"}
-"""What a commit waits for in each."""
+CLUSTERS = {"cluster": ("on", False), "careless cluster": ("local", False), "wired cluster": ("on", True)}
+"""What a commit waits for in each, and whether its nodes have networks that can be cut."""
 
 
 class NoPlace(Exception):
@@ -40,7 +40,7 @@ def spot(run: Run, trial: Trial, backend: str, folder: Path) -> Iterator[Spot]:
         with _alone(run, backend) as server:
             yield Spot(f"{server.url}/0", server)
     elif backend in CLUSTERS:
-        with _cluster(CLUSTERS[backend]) as cluster:
+        with _cluster(*CLUSTERS[backend]) as cluster:
             yield Spot(cluster.url, cluster)
     elif trial.private:
         with _alone(run, backend) as server, KINDS[backend].lend(server.url, _name(), private=True) as url:
@@ -68,9 +68,9 @@ def _alone(run: Run, backend: str) -> Iterator[Private]:
 
 
 @contextmanager
-def _cluster(commit: str) -> Iterator[Cluster]:
+def _cluster(commit: str, wired: bool) -> Iterator[Cluster]:
     try:
-        cluster = Cluster(os.getpid(), commit)
+        cluster = Cluster(os.getpid(), commit, wired=wired)
     except CannotStart as error:
         raise NoPlace(str(error)) from error
     try:

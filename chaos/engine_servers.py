@@ -11,7 +11,7 @@ from chaos import SERVERS, Report, Setting, Trial, engine_joined, engine_outside
 from chaos.engine_authority import Authority
 from chaos.engine_board import Phase
 from chaos.engine_ledger import connected
-from chaos.engine_swarm import Job, Swarm
+from chaos.engine_swarm import Job, Swarm, Work
 
 WORKERS = 4
 Harm = Callable[[Setting, random.Random, Swarm], Iterator[list[Phase]]]
@@ -24,13 +24,13 @@ ENDING = {
 }
 
 
-def joined(harm: Harm) -> Callable[[Setting], Report]:
-    """A trial in joined mode in which `harm` is done `count` times."""
+def joined(harm: Harm, work: Work = engine_joined.work, size: int = WORKERS) -> Callable[[Setting], Report]:
+    """A trial in joined mode in which `harm` is done `count` times to `size` workers."""
 
     def run(setting: Setting) -> Report:
         report, chance = Report(), random.Random(setting.seed)
         job = engine_joined.prepared(setting)
-        with Swarm(job, engine_joined.work, WORKERS, chance) as swarm:
+        with Swarm(job, work, size, chance) as swarm:
             do(harm, setting, chance, swarm, report)
         engine_joined.finish(job)
         engine_joined.examine(job, report)

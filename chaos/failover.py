@@ -1,4 +1,4 @@
-"""A cluster loses its primary under load: killed, with its machine, handed over, frozen. Nothing acknowledged is lost.
+"""A cluster loses its primary under load: killed, with its machine, handed over, frozen, cut off. Nothing is lost.
 
 The trials of one server, unchanged, on three PostgreSQL under Patroni; and a control on a careless cluster, which must
 lose something or the others show nothing.
@@ -16,11 +16,16 @@ from pathlib import Path
 
 from chaos import Report, Setting, Trial, engine_joined
 from chaos.engine_board import Phase
-from chaos.engine_servers import Harm, joined, outside
-from chaos.engine_swarm import Swarm
+from chaos.engine_servers import WORKERS, Harm, joined, outside
+from chaos.engine_swarm import Job, Swarm
+from tests.servers.wires import enter
 
 LOAD = (0.5, 1.5)
 """Seconds of load before each harm."""
+BOTH_BELIEVE = 5.0
+"""Seconds that a cut lasts after another has taken over: the old one may still think that it leads."""
+NETWORKS = "networks"
+"""The file that names the nodes' networks to workers."""
 PAST_THE_TERM = 26.0
 """Seconds that a primary stands frozen: longer than Patroni's `ttl`, so that another is chosen meanwhile."""
 
@@ -90,6 +95,33 @@ def frozen(setting: Setting) -> None:
     time.sleep(PAST_THE_TERM)
 
 
+def cut_off(setting: Setting) -> None:
+    """The wire of its machine is cut, with callers on both sides; it is mended when another has led for a while."""
+    before = setting.server.primary()
+    setting.server.cut()
+    setting.server.await_another(before)
+    time.sleep(BOTH_BELIEVE)
+
+
+def on_both_sides(harm: Harm) -> Callable[[Setting], Report]:
+    """The trial in joined mode with one worker inside every node and four outside."""
+
+    def run(setting: Setting) -> Report:
+        names = setting.server.wires.names
+        (setting.folder / NETWORKS).write_text(" ".join(names))
+        return joined(harm, inside, len(names) + WORKERS)(setting)
+
+    return run
+
+
+def inside(job: Job, slot: int, seed: int) -> None:
+    """Work where the worker's slot says: the first ones inside a node each, the others outside."""
+    names = (job.folder / NETWORKS).read_text().split()
+    if slot < len(names):
+        enter(names[slot])
+    engine_joined.work(job, slot, seed)
+
+
 def on_a_cluster(
     trial: Callable[[Harm], Callable[[Setting], Report]], doing: Callable[[Setting], None]
 ) -> Callable[[Setting], Report]:
@@ -138,6 +170,14 @@ TRIALS = (
     Trial("failover: joined, switched over", on_a_cluster(joined, handed_over), ("cluster",), 1, 10, ("failovers",)),
     Trial("failover: joined, node lost", on_a_cluster(joined, node_killed), ("cluster",), 1, 5, ("failovers",)),
     Trial("failover: joined, frozen", on_a_cluster(joined, frozen), ("cluster",), 1, 3, ("failovers",)),
+    Trial(
+        "failover: joined, cut off",
+        on_a_cluster(on_both_sides, cut_off),
+        ("wired cluster",),
+        1,
+        5,
+        ("failovers", "errors", "replayed"),
+    ),
     Trial("failover: outside, killed", on_a_cluster(outside, killed), ("cluster",), 2, 50, ("failovers", "errors")),
     Trial(
         "failover: control, commits that do not wait", careless, ("careless cluster",), 10, 40, ("lost or repeated",)

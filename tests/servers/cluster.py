@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -12,13 +13,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tests.servers.cluster_node import Node, settings_of
+from tests.servers.kind import Account
 from tests.servers.postgres_server import Postgres
 from tests.servers.private import CannotStart, _hand_over, free_port
+from tests.servers.wires import Loopback, Wires
 
 NODES = 3
 PATIENCE = 90.0
@@ -40,21 +44,29 @@ def patroni() -> list[str] | None:
 class Cluster:
     """A running cluster. It can be harmed like a private server, and in ways that only a cluster survives."""
 
-    def __init__(self, owner: int, commit: str = "on") -> None:
+    def __init__(self, owner: int, commit: str = "on", *, wired: bool = False) -> None:
+        """`wired`: each node has a network of its own and can be cut off. Raises CannotStart."""
         programs, command, etcd = Postgres().locate(), patroni(), shutil.which("etcd")
+        account = Postgres().account()
         if programs is None or command is None or etcd is None:
             raise CannotStart(HOW_TO_GET_IT)
+        _require_runnable(command, account)
+        self.wires = Wires(NODES) if wired else Loopback()
         self.directory = Path(tempfile.mkdtemp(prefix="umavez-cluster-"))
-        account = Postgres().account()
-        ports = [{name: free_port() for name in ("etcd", "peer", "postgres", "rest")} for _ in range(NODES)]
-        self.nodes = [Node(self.directory, number, ports, account, owner) for number in range(NODES)]
+        places = [
+            {name: f"{self.wires.address(number)}:{free_port()}" for name in ("etcd", "peer", "postgres", "rest")}
+            for number in range(NODES)
+        ]
+        self.nodes = [
+            Node(self.directory, number, places, self.wires.within(number), account, owner) for number in range(NODES)
+        ]
         for node in self.nodes:
-            node.lay_out([etcd], command, settings_of(node, ports, programs["postgres"].parent, commit))
+            node.lay_out([etcd], command, settings_of(node, places, programs["postgres"].parent, commit))
         _hand_over(self.directory, account)
         for node in self.nodes:
             _hand_over(node.directory, account)
             node.start()
-        hosts = ",".join(f"127.0.0.1:{each['postgres']}" for each in ports)
+        hosts = ",".join(each["postgres"] for each in places)
         self.url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
         self._down: list[Callable[[], None]] = []
         try:
@@ -97,6 +109,9 @@ class Cluster:
     def _await(self, met: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while not met():
+            ended = [f"{name} of {node.name}" for node in self.nodes for name in node.ended()]
+            if ended and not self._down:
+                raise CannotStart(f"{' and '.join(ended)} ended: {self._logs()}")
             if time.monotonic() > deadline:
                 raise CannotStart(f"the cluster {what} after {PATIENCE:g} s: {self.members()} {self._logs()}")
             time.sleep(0.2)
@@ -119,6 +134,13 @@ class Cluster:
         node = self._leading()
         node.freeze()
         self._down.append(node.thaw)
+
+    def cut(self) -> None:
+        """Nothing reaches the primary's machine, nor leaves it, and nobody is told; `restart` mends the wire."""
+        assert isinstance(self.wires, Wires), "only a wired cluster can be cut"
+        number = self._leading().number
+        self.wires.cut(number)
+        self._down.append(partial(self.wires.mend, number))
 
     def switch(self) -> None:
         """A planned hand-over to a standby."""
@@ -159,4 +181,17 @@ class Cluster:
         for node in self.nodes:
             node.thaw()
             node.kill()
+        self.wires.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _require_runnable(command: list[str], account: Account | None) -> None:
+    """Python may lie in a home that the account of the servers must not enter."""
+    as_user: dict[str, Any] = {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
+    try:
+        subprocess.run([*command, "--version"], cwd="/", capture_output=True, timeout=60, check=True, **as_user)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotStart(
+            f"the servers' account cannot run {' '.join(command)} ({error}); make a virtualenv of the system's Python, "
+            "install 'patroni[etcd3,psycopg3]' there, and name its patroni in UMAVEZ_TEST_PATRONI"
+        ) from error

@@ -14,21 +14,27 @@ from typing import Any
 from tests.servers.kind import Account
 from tests.servers.private import _environment, _keep
 
-LOOPBACK = "127.0.0.1"
-
 
 class Node:
     """A machine's worth of processes, each under a keeper that ends it with the test run."""
 
     def __init__(
-        self, directory: Path, number: int, ports: Sequence[dict[str, int]], account: Account | None, owner: int
+        self,
+        directory: Path,
+        number: int,
+        places: Sequence[dict[str, str]],
+        within: list[str],
+        account: Account | None,
+        owner: int,
     ) -> None:
         self.name = f"n{number}"
+        self.number = number
         self.directory = directory / self.name
-        self.ports = ports[number]
-        self.rest = f"http://{LOOPBACK}:{self.ports['rest']}"
+        self.place = places[number]
+        self.rest = f"http://{self.place['rest']}"
         self.data = self.directory / "data"
-        self._peers = ",".join(f"n{one}=http://{LOOPBACK}:{each['peer']}" for one, each in enumerate(ports))
+        self._peers = ",".join(f"n{one}=http://{each['peer']}" for one, each in enumerate(places))
+        self._within = within
         self._account = account
         self._owner = owner
         self._plans: dict[str, dict[str, Any]] = {}
@@ -39,7 +45,7 @@ class Node:
         self.directory.mkdir()
         written = self.directory / "patroni.json"
         written.write_text(json.dumps(settings))
-        client, peer = (f"http://{LOOPBACK}:{self.ports[name]}" for name in ("etcd", "peer"))
+        client, peer = (f"http://{self.place[name]}" for name in ("etcd", "peer"))
         said = {
             "name": self.name,
             "data-dir": str(self.directory / "etcd"),
@@ -68,6 +74,7 @@ class Node:
             "stop_signal": int(signal.SIGKILL),
             "uid": account.uid if account else None,
             "gid": account.gid if account else None,
+            "within": self._within,
         }
 
     def start(self) -> None:
@@ -76,6 +83,10 @@ class Node:
             keeper = self._keepers.get(name)
             if keeper is None or keeper.poll() is not None:
                 self._keepers[name] = _keep(plan)
+
+    def ended(self) -> list[str]:
+        """The programs that were started and run no more."""
+        return [name for name, keeper in self._keepers.items() if keeper.poll() is not None]
 
     def kill_postgres(self) -> None:
         """kill -9 for PostgreSQL and all its processes."""
@@ -98,10 +109,10 @@ class Node:
         self._signal([*self._own("etcd"), *self._postgres(), *self._own("patroni")], signal.SIGCONT)
 
     def last_words(self) -> str:
-        """The end of Patroni's log."""
-        log = Path(self._plans["patroni"]["log_file"]) if self._plans else None
-        text = log.read_text(errors="replace") if log is not None and log.exists() else ""
-        return f"{self.name}: {text.strip()[-300:]}"
+        """The ends of both logs."""
+        logs = [Path(plan["log_file"]) for plan in self._plans.values()]
+        texts = [log.read_text(errors="replace").strip()[-300:] for log in logs if log.exists()]
+        return f"{self.name}: {' / '.join(texts)}"
 
     def _own(self, name: str) -> list[int]:
         with suppress(OSError, ValueError, KeyError):
@@ -127,14 +138,15 @@ def _below(pid: int) -> Iterator[int]:
             yield from _below(int(child))
 
 
-def settings_of(node: Node, ports: Sequence[dict[str, int]], programs: Path, commit: str) -> dict[str, Any]:
+def settings_of(node: Node, places: Sequence[dict[str, str]], programs: Path, commit: str) -> dict[str, Any]:
     """Patroni's settings: quorum commit, quick to notice, and old primaries that come back by themselves."""
-    address, rest = f"{LOOPBACK}:{node.ports['postgres']}", f"{LOOPBACK}:{node.ports['rest']}"
+    address, rest = node.place["postgres"], node.place["rest"]
+    nets = ("127.0.0.1/32", f"{address.rpartition('.')[0]}.0/24")
     return {
         "scope": "umavez",
         "name": node.name,
         "restapi": {"listen": rest, "connect_address": rest},
-        "etcd3": {"hosts": [f"{LOOPBACK}:{each['etcd']}" for each in ports]},
+        "etcd3": {"hosts": [each["etcd"] for each in places]},
         "bootstrap": {
             "dcs": {
                 "ttl": 20,
@@ -155,8 +167,8 @@ def settings_of(node: Node, ports: Sequence[dict[str, int]], programs: Path, com
             "connect_address": address,
             "data_dir": str(node.data),
             "bin_dir": str(programs),
-            # Replication from loopback too, or no old primary ever comes back.
-            "pg_hba": ["host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"],
+            # Replication from everywhere, its own address too, or no old primary ever comes back.
+            "pg_hba": [f"host {what} all {net} trust" for what in ("all", "replication") for net in nets],
             "authentication": {
                 "superuser": {"username": "postgres"},
                 "replication": {"username": "replicator"},

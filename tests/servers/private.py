@@ -127,7 +127,7 @@ def _plan(kind: Kind, launch: Launch, directory: Path, account: Account | None, 
 def _keep(plan: dict[str, Any]) -> subprocess.Popen[str]:
     """Start the keeper in its own session, so that Ctrl-C reaches the tests, not the servers below them."""
     keeper = subprocess.Popen(
-        [sys.executable, str(KEEPER)],
+        [*plan.get("within", ()), sys.executable, str(KEEPER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
