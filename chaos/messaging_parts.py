@@ -30,6 +30,7 @@ from umavez.sql.connection import async_close
 
 TOPIC = "chaos"
 CONSUMER = "ledger"
+USUAL = Backoff()
 LEASE = 0.5
 """Seconds: short, so that what a killed process held is soon taken over."""
 
@@ -220,13 +221,15 @@ class Ledger:
         await self._once.close()
 
 
-def relay_and_consumer(url: str, broker_url: str | None, database: Database, steps: Steps) -> tuple[Any, ...]:
+def relay_and_consumer(
+    url: str, broker_url: str | None, database: Database, steps: Steps, backoff: Backoff = PATIENT
+) -> tuple[Any, ...]:
     """A relay, a consumer, and what they work with."""
     broker = broker_of(broker_url, database)
     relay = Relay(
         database,
         SteppingBroker(broker, steps),
-        RelaySettings(batch=500 if broker_url else 50, lease=LEASE * 4, poll=0.02, backoff=PATIENT, clean_every=3600),
+        RelaySettings(batch=500 if broker_url else 50, lease=LEASE * 4, poll=0.02, backoff=backoff, clean_every=3600),
     )
     ledger = Ledger(url, steps)
     parallel = 1 if url.startswith("sqlite") else 8
@@ -235,17 +238,17 @@ def relay_and_consumer(url: str, broker_url: str | None, database: Database, ste
         CONSUMER,
         [TOPIC],
         ledger.handle,
-        ConsumerSettings(parallel=parallel, wait=0.1, backoff=PATIENT, renew=0.2),
+        ConsumerSettings(parallel=parallel, wait=0.1, backoff=backoff, renew=0.2),
     )
     return relay, consumer, ledger, broker
 
 
-async def work(role: str, url: str, broker_url: str | None, fatal: int = 0) -> None:
+async def work(role: str, url: str, broker_url: str | None, fatal: int = 0, backoff: Backoff = PATIENT) -> None:
     """Be a relay, a consumer or both until SIGTERM; as both, until nothing waits."""
     steps = Steps(fatal)
     database = SteppingDatabase(url)
     database.steps = steps
-    relay, consumer, ledger, broker = relay_and_consumer(url, broker_url, database, steps)
+    relay, consumer, ledger, broker = relay_and_consumer(url, broker_url, database, steps, backoff)
     stop = asyncio.Event()
     stop_on_signals(stop)
     parts = {"relay": [relay], "consumer": [consumer], "both": [relay, consumer]}[role]
@@ -262,4 +265,5 @@ async def work(role: str, url: str, broker_url: str | None, fatal: int = 0) -> N
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3] or None))
+    # "usual": messages may die, as everybody's may.
+    asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3] or None, backoff=USUAL if sys.argv[4:] else PATIENT))

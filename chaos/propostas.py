@@ -1,7 +1,8 @@
 """Clientes and propostas under fire: many clients, the same keys at once, workers killed meanwhile.
 
-A real `umavez serve` with two workers. Each client sends every key again and again in its own order; a request
-that gets no answer is sent again with the same key, as a real client would. Afterwards the tables are counted.
+A real `umavez serve` with two workers, or several. Each client sends every key again and again in its own order; a
+request that gets no answer, or is asked to come again, is sent again with the same key, as a real client would, to
+any of the servers. Afterwards the tables are counted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack
 
 import httpx
 
@@ -17,15 +20,24 @@ from chaos import Report, Setting, Trial
 from chaos.server import Answers, killing, one_row, serving
 
 CLIENTS, REPEATS = 64, 5
+AGAIN = 503
+PATIENCE = 120.0
+"""Seconds within which every request must have its answer, sent as often as it takes."""
 COUNT = "SELECT count(*), count(DISTINCT idempotencia_key) FROM clientes WHERE idempotencia_key LIKE 'client-%'"
 FIXED = ("id", "nome", "email", "documento", "idempotencia_key")
 
 
 def under_fire(setting: Setting) -> Report:
     """`count` keys from 64 clients, 5 times each, while workers are killed; one row per key, one answer per key."""
+    return on_hosts(setting, 1)
+
+
+def on_hosts(setting: Setting, hosts: int) -> Report:
+    """The same on so many servers, which share nothing but the database."""
     report = Report(done=setting.count)
-    with serving(setting) as (address, supervisor):
-        answers = asyncio.run(_storm(setting, address, supervisor, report))
+    with ExitStack() as stack:
+        places = [stack.enter_context(serving(setting)) for _ in range(hosts)]
+        answers = asyncio.run(_storm(setting, places, report))
     answers.judge(report)
     rows = one_row(setting, COUNT)
     if rows != (setting.count, setting.count):
@@ -33,22 +45,29 @@ def under_fire(setting: Setting) -> Report:
     return report
 
 
-async def _storm(setting: Setting, address: str, supervisor: int, report: Report) -> Answers:
+async def _storm(setting: Setting, places: list[tuple[str, int]], report: Report) -> Answers:
     answers = Answers()
     keys = [f"client-{setting.seed}-{number}" for number in range(setting.count)]
     work = [(key, repeat) for key in keys for repeat in range(REPEATS)]
     random.Random(setting.seed).shuffle(work)
-    async with httpx.AsyncClient(base_url=address, limits=httpx.Limits(max_connections=CLIENTS), timeout=60) as client:
+    addresses = [address for address, _ in places]
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(limits=httpx.Limits(max_connections=CLIENTS), timeout=60)
+        )
         queue = iter(work)
-        async with killing(supervisor, setting.seed, (0.1, 0.8), report):
-            await asyncio.gather(*(_client(client, queue, answers, setting) for _ in range(CLIENTS)))
+        for _, supervisor in places:
+            await stack.enter_async_context(killing(supervisor, setting.seed, (0.1, 0.8), report))
+        await asyncio.gather(*(_client(client, addresses, queue, answers, setting) for _ in range(CLIENTS)))
     return answers
 
 
-async def _client(client: httpx.AsyncClient, queue: Iterator[tuple[str, int]], answers: Answers, at: Setting) -> None:
+async def _client(
+    client: httpx.AsyncClient, addresses: list[str], queue: Iterator[tuple[str, int]], answers: Answers, at: Setting
+) -> None:
     for key, _ in queue:
         body: dict[str, object] = {"nome": f"Nome {key}", "email": f"{key}@example.com", "documento": None}
-        answer = await _answered(client, key, body, answers)
+        answer = await _answered(client, addresses, key, body, answers)
         if answer.status_code not in (200, 201):
             answers.wrong.append(f"{key}: {answer.status_code} {answer.text[:200]}")
             continue
@@ -60,15 +79,20 @@ async def _client(client: httpx.AsyncClient, queue: Iterator[tuple[str, int]], a
 
 
 async def _answered(
-    client: httpx.AsyncClient, key: str, body: dict[str, str | None], answers: Answers
+    client: httpx.AsyncClient, addresses: list[str], key: str, body: dict[str, object], answers: Answers
 ) -> httpx.Response:
-    for _ in range(200):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         try:
-            return await client.post("/api/v1/clientes", json=body, headers={"Idempotency-Key": key})
+            address = random.choice(addresses)
+            answer = await client.post(f"{address}/api/v1/clientes", json=body, headers={"Idempotency-Key": key})
+            if answer.status_code != AGAIN:
+                return answer
+            answers.put_off += 1
         except httpx.TransportError:
             # A worker died with the request in hand: nobody knows, so the same key is sent again.
             answers.unanswered += 1
-            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)
     raise TimeoutError(f"{key} was never answered")
 
 

@@ -33,6 +33,7 @@ class Answers:
     created: Counter[str] = field(default_factory=Counter)
     replayed: int = 0
     unanswered: int = 0
+    put_off: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def judge(self, report: Report) -> None:
@@ -46,6 +47,7 @@ class Answers:
                 report.blame(f"{name} was created {self.created[name]} times")
         report.sometimes["replays"] += self.replayed
         report.sometimes["unanswered"] += self.unanswered
+        report.sometimes["put off"] += self.put_off
 
 
 @contextmanager
@@ -53,7 +55,7 @@ def serving(setting: Setting) -> Iterator[tuple[str, int]]:
     """A real server on the trial's database: its address and its supervisor's process id."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    log = (setting.folder / "server.log").open("wb")
+    log = (setting.folder / "server.log").open("ab")
     command = [str(Path(sys.executable).parent / "umavez"), "serve", "--workers", "2", "--port", str(port)]
     # No driver of a storm accepts anything: offers that end would move while they are counted.
     environment = {**os.environ, "UMAVEZ_RIDE_OFFER_SECONDS": "0"}

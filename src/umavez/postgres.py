@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from umavez.stores.postgres.hosts import patience
+from umavez.stores.postgres.uncancelled import UncancelledConnection
 
-__all__ = ["patience"]
+__all__ = ["UncancelledConnection", "patience"]

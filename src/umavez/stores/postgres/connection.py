@@ -13,6 +13,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import make_conninfo
 
 from umavez.stores.postgres.errors import not_reached
+from umavez.stores.postgres.uncancelled import UncancelledConnection
 from umavez.stores.postgres.url import given_in, target_of
 
 
@@ -46,7 +47,7 @@ def async_connector(url: str) -> Callable[[], Awaitable[AsyncConnection[Any]]]:
 
     async def connect() -> AsyncConnection[Any]:
         try:
-            return await AsyncConnection.connect(conninfo, autocommit=True)
+            return await UncancelledConnection.connect(conninfo, autocommit=True)
         except psycopg.Error as error:
             raise not_reached(error) from error
 
