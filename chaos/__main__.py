@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -142,6 +143,7 @@ def explain(result: Result) -> None:
     report = result.report
     counters = ", ".join(f"{name} {number}" for name, number in sorted(report.sometimes.items()) if number)
     said = f"{result.word}, N {report.done}, seed {result.seed}, {result.seconds:.1f} s: {report.skipped or counters}"
+    said = escape(said)  # what is in brackets is no style
     SCREEN.print(f"[bold]{result.trial.name} · {result.backend}[/]: {said}", highlight=False)
     for violation in report.violations:
         SCREEN.print(f"  [bold red]{violation}[/]", highlight=False)

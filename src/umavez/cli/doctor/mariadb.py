@@ -24,7 +24,8 @@ RULES = (
         "wsrep_on",
         ("off", "0"),
         Level.DANGER,
-        "In a Galera cluster two nodes can both grant a key before they compare: send all writes to one node.",
+        "In a Galera cluster keys are safe, and fences are not: with several writers numbers were given twice. Send all"
+        " writes to one node, by the order of the hosts in the URL or by a proxy with one active server.",
     ),
     Rule("read_only", ("off", "0"), Level.DANGER, "Nothing can be recorded here: name the primary."),
     Rule(

@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS idempotency_records (
 ALTER TABLE idempotency_records ADD INDEX IF NOT EXISTS idx_key_text (idempotency_key);
 
 -- One counter for every fence, so that no fence repeats after its record was swept.
+-- On Galera (see schema.py) without a cache, which is refused there.
 CREATE SEQUENCE IF NOT EXISTS umavez_fence START WITH 1 INCREMENT BY 1 CACHE 1000 ENGINE=InnoDB;
 
 CREATE TABLE IF NOT EXISTS umavez_meta (

@@ -20,6 +20,8 @@ GRACE = 1.0
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 LIMITS = "SELECT @@max_allowed_packet, version()"
 SHAPE = "mariadb://user:password@host:port/database"
+MOST = 16
+"""Hosts in one URL."""
 
 
 class Address(NamedTuple):
@@ -33,6 +35,15 @@ class Address(NamedTuple):
     lanes: int = 2
     timeout: float = 30.0
     ssl_ca: str = ""
+    patient: bool = True
+    """Whether it is the only host; among several, a silent one costs the time in which another could have answered."""
+    others: tuple[tuple[str, int], ...] = ()
+    """Hosts to try after `host`, in turn. Everybody begins with the first, so that one node takes all writes."""
+
+    def each(self) -> list[Address]:
+        """This address and those of the other hosts, each alone."""
+        alone = self._replace(others=())
+        return [alone, *(alone._replace(host=host, port=port) for host, port in self.others)]
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -54,7 +65,7 @@ class Address(NamedTuple):
             "password": self.password,
             "database": self.database,
             "charset": "utf8mb4",
-            "connect_timeout": min(self.timeout, 10.0),
+            "connect_timeout": min(self.timeout, 10.0 if self.patient else 2.0),
             "read_timeout": self.timeout + GRACE,
         }
         if self.ssl_ca:
@@ -66,6 +77,7 @@ def address_of(url: str) -> Address:
     """The address in `url`. Raises ConfigurationError where it names none."""
     shown = without_password(url)
     try:
+        url, others = _first_host(url)
         split = urlsplit(url)
         port = split.port or 3306
     except ValueError as error:
@@ -83,7 +95,24 @@ def address_of(url: str) -> Address:
         int(_between(options.get("lanes", "2"), "lanes", (1, 64), shown)),
         _between(options.get("timeout", "30"), "timeout", (1, 3600), shown),
         options.get("ssl_ca", ""),
+        not others,
+        others,
     )
+
+
+def _first_host(url: str) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """The URL with its first host alone, and the others. Raises ValueError."""
+    scheme, sign, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    account, at, hosts = place.rpartition("@")
+    first, *more = hosts.split(",")
+    if len(more) >= MOST:
+        raise ValueError(f"more than {MOST} hosts")
+    parts = [urlsplit(f"//{host}") for host in more]
+    if not all(part.hostname for part in parts):
+        raise ValueError("a host is missing")
+    others = tuple((part.hostname or "", part.port or 3306) for part in parts)
+    return f"{scheme}{sign}{account}{at}{first}{slash}{path}", others
 
 
 def bare_address_of(url: str) -> Address:

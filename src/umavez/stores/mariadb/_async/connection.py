@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from umavez.errors import StoreUnavailable
 from umavez.stores.mariadb.drivers import async_hung_up, async_leave, async_let_go, async_reach, async_stranded
 from umavez.stores.mariadb.errors import FAILURES, TRIES, failed, number, oversized, pause, unreachable, unstorable
 from umavez.stores.mariadb.statements import Rows, Statement
@@ -113,8 +115,17 @@ class AsyncMariadbConnection:
 async def set_up(address: Address) -> tuple[Any, int]:
     """A new connection with the settings of our own, and the size that its server takes at most.
 
+    Of several hosts it is the first that takes commands: a Galera node outside its cluster answers, and takes none.
     Raises StoreUnavailable, and ConfigurationError for a server that is no MariaDB.
     """
+    *before, last = address.each()
+    for host in before:
+        with suppress(StoreUnavailable):
+            return await _set_up(host)
+    return await _set_up(last)
+
+
+async def _set_up(address: Address) -> tuple[Any, int]:
     connection = await async_reach(address)
     try:
         async with connection.cursor() as cursor:

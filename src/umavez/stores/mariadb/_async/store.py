@@ -20,7 +20,7 @@ from umavez.stores.mariadb._async.joined import AsyncJoinedMariadbStore
 from umavez.stores.mariadb._async.swaps import AsyncMariadbLane
 from umavez.stores.mariadb.errors import Blocked
 from umavez.stores.mariadb.limits import refuse_long_texts
-from umavez.stores.mariadb.schema import BEGIN, COMMIT, NEWEST, PRESENT, SCHEMA, VERSION, WHOLE, checked, told
+from umavez.stores.mariadb.schema import BEGIN, COMMIT, GALERA, NEWEST, PRESENT, VERSION, WHOLE, checked, schema, told
 from umavez.stores.mariadb.statements import deleting, expired, finding, found, reading, seen, texts_at
 from umavez.stores.mariadb.url import Address
 
@@ -90,7 +90,8 @@ class AsyncMariadbStore:
             (((present,),),) = await connection.run(PRESENT)
             before = checked(await connection.run(VERSION)) if present else 0
             if not (before == NEWEST and await _whole(connection)):
-                for statement in SCHEMA:
+                (((galera,),),) = await connection.run(GALERA)
+                for statement in schema(galera=bool(galera)):
                     await connection.run(statement)
             return told(before, checked(await connection.run(VERSION)), str(self._address))
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from umavez.errors import StoreUnavailable
 from umavez.stores.mariadb.drivers import hung_up, leave, let_go, reach, stranded
 from umavez.stores.mariadb.errors import FAILURES, TRIES, failed, number, oversized, pause, unreachable, unstorable
 from umavez.stores.mariadb.statements import Rows, Statement
@@ -114,8 +116,17 @@ class MariadbConnection:
 def set_up(address: Address) -> tuple[Any, int]:
     """A new connection with the settings of our own, and the size that its server takes at most.
 
+    Of several hosts it is the first that takes commands: a Galera node outside its cluster answers, and takes none.
     Raises StoreUnavailable, and ConfigurationError for a server that is no MariaDB.
     """
+    *before, last = address.each()
+    for host in before:
+        with suppress(StoreUnavailable):
+            return _set_up(host)
+    return _set_up(last)
+
+
+def _set_up(address: Address) -> tuple[Any, int]:
     connection = reach(address)
     try:
         with connection.cursor() as cursor:

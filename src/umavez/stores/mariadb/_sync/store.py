@@ -21,7 +21,7 @@ from umavez.stores.mariadb._sync.joined import JoinedMariadbStore
 from umavez.stores.mariadb._sync.swaps import MariadbLane
 from umavez.stores.mariadb.errors import Blocked
 from umavez.stores.mariadb.limits import refuse_long_texts
-from umavez.stores.mariadb.schema import BEGIN, COMMIT, NEWEST, PRESENT, SCHEMA, VERSION, WHOLE, checked, told
+from umavez.stores.mariadb.schema import BEGIN, COMMIT, GALERA, NEWEST, PRESENT, VERSION, WHOLE, checked, schema, told
 from umavez.stores.mariadb.statements import deleting, expired, finding, found, reading, seen, texts_at
 from umavez.stores.mariadb.url import Address
 
@@ -91,7 +91,8 @@ class MariadbStore:
             (((present,),),) = connection.run(PRESENT)
             before = checked(connection.run(VERSION)) if present else 0
             if not (before == NEWEST and _whole(connection)):
-                for statement in SCHEMA:
+                (((galera,),),) = connection.run(GALERA)
+                for statement in schema(galera=bool(galera)):
                     connection.run(statement)
             return told(before, checked(connection.run(VERSION)), str(self._address))
 
