@@ -182,3 +182,22 @@ def test_the_pictures_are_what_their_texts_say(capsys: pytest.CaptureFixture[str
     assert pictures.main(["--check"]) == 0, "run `make format`"
     with pytest.raises(ValueError, match="is no line of a picture"):
         pictures.svg("Title\na b\nnonsense")
+
+
+def test_no_pattern_ends_where_a_line_feed_may_follow() -> None:
+    r"""`$` matches before a line feed at the end: "A-17\n" would pass for "A-17". `\Z` or fullmatch do not."""
+    trees = (Path(umavez.__file__ or "").parent, Path(umavez_systems.__file__ or "").parent)
+    patterns = [
+        (path.name, call.args[0].value, ast.unparse(call))
+        for tree in trees
+        for path in sorted(tree.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in ("re.compile", "re.match", "re.search")
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+    ]
+    assert len(patterns) > 50
+
+    ends = [(name, text) for name, text, call in patterns if text[-1:] in ("$", b"$") and "MULTILINE" not in call]
+    assert ends == []

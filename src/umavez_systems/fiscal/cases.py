@@ -27,7 +27,7 @@ from umavez_systems.problems import Problem
 FINAL = frozenset(Estado) - ABERTOS - {Estado.CANCELAMENTO_PENDENTE}
 
 
-_ID = re.compile(r"^[0-9a-f]{32}$", re.ASCII)
+_ID = re.compile(r"^[0-9a-f]{32}\Z", re.ASCII)
 ENVIADOS = ("normal", "svc")
 """Modes in which a document is sent as soon as it is stored."""
 

@@ -232,7 +232,7 @@ def _city(data: dict[str, Any]) -> tuple[str | None, str | None, str, bool]:
     if layout not in ("1", "2") or not isinstance(nacional, bool):
         raise invalid("layout_sp: 1 ou 2; emissor_nacional: true ou false.")
     ccm = None if data.get("ccm") is None else texto(data, "ccm", 1, 12 if layout == "2" else 8)
-    if ccm is not None and not re.match(r"^[0-9]+$", ccm, re.ASCII):
+    if ccm is not None and not re.match(r"^[0-9]+\Z", ccm, re.ASCII):
         raise invalid("ccm: só dígitos.")
     im = None if data.get("im") is None else texto(data, "im", 1, 15)
     return im, None if ccm is None else ccm.lstrip("0"), layout, nacional

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from umavez_systems.fiscal.domain import Estado, Tipo
 from umavez_systems.fiscal.organizations import emitente_de
 from umavez_systems.fiscal.rules.identifiers import invalid
 from umavez_systems.fiscal.rules.orders import justificativa_de, pedido_de, texto
+from umavez_systems.fiscal.wire.certificate import refuse_endless
 from umavez_systems.fiscal.wire.pdf import danfe
 from umavez_systems.front.navigation import framed
 from umavez_systems.money import exact_json
@@ -111,9 +111,11 @@ def _certificate(system: Sistema, data: dict[str, Any]) -> tuple[bytes, str]:
     if not isinstance(given, str) or not isinstance(data.get("senha"), str):
         raise invalid("certificado e senha: envie o PKCS#12 (A1) em base64 e a senha dele.")
     try:
-        return base64.b64decode(given, validate=True), data["senha"]
-    except binascii.Error:
+        pfx = base64.b64decode(given, validate=True)
+    except ValueError:
         raise invalid("certificado: não é base64.") from None
+    refuse_endless(pfx, data["senha"])
+    return pfx, data["senha"]
 
 
 @router.get(f"{API}/organizacoes")

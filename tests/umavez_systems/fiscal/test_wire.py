@@ -29,7 +29,7 @@ from umavez_systems.fiscal.rules.catalogue import catalogo
 from umavez_systems.fiscal.rules.decisions import decidir_consulta, decidir_emissao
 from umavez_systems.fiscal.rules.identifiers import digito
 from umavez_systems.fiscal.wire import answers, schemas, signing
-from umavez_systems.fiscal.wire.certificate import Certificado
+from umavez_systems.fiscal.wire.certificate import Certificado, refuse_endless
 from umavez_systems.fiscal.wire.nfe import NS
 from umavez_systems.fiscal.wire.sefaz import Sefaz
 from umavez_systems.problems import Problem
@@ -248,6 +248,41 @@ def test_a_certificate_that_does_not_open_is_a_problem_without_the_password(mund
     assert "hunter2" not in refused.value.detail
     assert mundo.certificado.cnpj == CNPJ
     assert "segredo" not in repr(mundo.certificado)
+
+
+def test_a_certificate_that_would_take_minutes_to_open_is_refused_before(mundo: Mundo) -> None:
+    """How often the password is hashed stands in the file: 2^31 - 1 times here, in a thread that nobody can stop."""
+    with pytest.raises(Problem) as refused:
+        refuse_endless(_hashed(mundo.pfx, 2**31 - 1), "segredo")
+    assert refused.value.status == 422
+    refuse_endless(mundo.pfx, "segredo")
+    refuse_endless(mundo.pfx, "outra")
+    refuse_endless(b"MII", "x")
+
+
+def _hashed(pfx: bytes, times: int) -> bytes:
+    """A PKCS#12 whose MAC says that its key was hashed so many times: its last element, and one element of that."""
+
+    def parts(content: bytes) -> list[bytes]:
+        found = []
+        while content:
+            start, size = 2, content[1]
+            if size & 0x80:
+                start, size = 2 + (size & 0x7F), int.from_bytes(content[2 : 2 + (size & 0x7F)])
+            found.append(content[: start + size])
+            content = content[start + size :]
+        return found
+
+    def inside(element: bytes) -> bytes:
+        return element[2 + (element[1] & 0x7F if element[1] & 0x80 else 0) :]
+
+    def sequence(*elements: bytes) -> bytes:
+        content = b"".join(elements)
+        return b"\x30\x83" + len(content).to_bytes(3) + content
+
+    version, safe, mac = parts(inside(pfx))
+    digest, salt, _ = parts(inside(mac))
+    return sequence(version, safe, sequence(digest, salt, b"\x02\x04" + times.to_bytes(4)))
 
 
 def envelope(inside: str) -> bytes:

@@ -14,10 +14,10 @@ from typing import Any
 from umavez_systems.documentos import valid_document
 from umavez_systems.problems import Problem
 
-_CHAVE = re.compile(r"^[0-9]{6}[0-9A-Z]{12}[0-9]{26}$", re.ASCII)
-_CNPJ = re.compile(r"^[0-9A-Z]{12}[0-9]{2}$", re.ASCII)
-_CPF = re.compile(r"^[0-9]{11}$", re.ASCII)
-_DIGITS = re.compile(r"^[0-9]+$", re.ASCII)
+_CHAVE = re.compile(r"^[0-9]{6}[0-9A-Z]{12}[0-9]{26}\Z", re.ASCII)
+_CNPJ = re.compile(r"^[0-9A-Z]{12}[0-9]{2}\Z", re.ASCII)
+_CPF = re.compile(r"^[0-9]{11}\Z", re.ASCII)
+_DIGITS = re.compile(r"^[0-9]+\Z", re.ASCII)
 UFS = {
     "RO": "11", "AC": "12", "AM": "13", "RR": "14", "PA": "15", "AP": "16", "TO": "17", "MA": "21", "PI": "22",
     "CE": "23", "RN": "24", "PB": "25", "PE": "26", "AL": "27", "SE": "28", "BA": "29", "MG": "31", "ES": "32",
@@ -119,7 +119,7 @@ class Chave:
 def id_idempotencia_sp(ccm: str, serie: str, numero_rps: int) -> str:
     """`{ccm}_{serie}_{numeroRPS}`: 8 (in layout 2 up to 12), up to 5 and 12 positions. The series keeps its case."""
     serie = serie.strip()
-    if not _DIGITS.match(ccm) or len(ccm) > 12 or not re.match(r"^[0-9A-Za-z-]{1,5}$", serie, re.ASCII):
+    if not _DIGITS.match(ccm) or len(ccm) > 12 or not re.match(r"^[0-9A-Za-z-]{1,5}\Z", serie, re.ASCII):
         raise invalid("RPS: CCM com até 12 dígitos e série com 1 a 5 letras ou dígitos.")
     if not 1 <= numero_rps <= 999_999_999_999:
         raise invalid("RPS: número de 1 a 999999999999.")
@@ -128,7 +128,7 @@ def id_idempotencia_sp(ccm: str, serie: str, numero_rps: int) -> str:
 
 def id_idempotencia_adn(municipio: str, inscricao: str, serie: int, numero_dps: int) -> str:
     """`{cLocEmi}_{tpInsc}_{inscFed}_{serie}_{nDPS}`: 7, 1, 14, 5 and 15 positions; tpInsc 1 is CPF, 2 is CNPJ."""
-    if not re.match(r"^[0-9]{7}$", municipio, re.ASCII):
+    if not re.match(r"^[0-9]{7}\Z", municipio, re.ASCII):
         raise invalid("DPS: código IBGE do município com 7 dígitos.")
     if not 1 <= serie <= 49_999:
         raise invalid("DPS: séries de aplicativo próprio vão de 1 a 49999.")
@@ -144,8 +144,8 @@ def id_dps(id_idempotencia: str) -> str:
     return "DPS" + id_idempotencia.replace("_", "")
 
 
-_DPS = re.compile(r"^DPS([0-9]{7})([12])([0-9A-Z]{12}[0-9]{2})([0-9]{5})([0-9]{15})$", re.ASCII)
-_NFSE = re.compile(r"^[0-9]{9}[0-9A-Z]{12}[0-9]{29}$", re.ASCII)
+_DPS = re.compile(r"^DPS([0-9]{7})([12])([0-9A-Z]{12}[0-9]{2})([0-9]{5})([0-9]{15})\Z", re.ASCII)
+_NFSE = re.compile(r"^[0-9]{9}[0-9A-Z]{12}[0-9]{29}\Z", re.ASCII)
 
 
 def id_de_dps(texto: str) -> str | None:
@@ -164,7 +164,7 @@ def chave_nfse(texto: Any) -> bool:
 
 def id_pedido_evento(chave: str, tp_evento: str) -> str:
     """The Id of an event request about a national NFS-e, 59 positions: the same act has the same one."""
-    if not chave_nfse(chave) or not re.match(r"^[0-9]{6}$", tp_evento, re.ASCII):
+    if not chave_nfse(chave) or not re.match(r"^[0-9]{6}\Z", tp_evento, re.ASCII):
         raise invalid("evento: chave com 50 posições e tipo com 6 dígitos.")
     return f"PRE{chave}{tp_evento}"
 
@@ -183,14 +183,14 @@ def sortear_cnf(nnf: int, sorteio: Callable[[int], int] = secrets.randbelow) -> 
 
 def id_evento(tp_evento: str, chave: str, sequencia: int) -> str:
     """The Id of an event: the same act has the same one, so that a repeat is recognised."""
-    if not re.match(r"^[0-9]{6}$", tp_evento, re.ASCII) or not 1 <= sequencia <= 99:
+    if not re.match(r"^[0-9]{6}\Z", tp_evento, re.ASCII) or not 1 <= sequencia <= 99:
         raise invalid("evento: tipo com 6 dígitos e sequência de 1 a 99.")
     return f"ID{tp_evento}{chave}{sequencia:02d}"
 
 
 def id_inutilizacao(cuf: str, ano: str, cnpj: str, mod: str, serie: int, primeiro: int, ultimo: int) -> str:
     """The Id of a voiding request."""
-    if not (1 <= primeiro <= ultimo <= 999_999_999 and 0 <= serie <= 999 and re.match(r"^[0-9]{2}$", ano, re.ASCII)):
+    if not (1 <= primeiro <= ultimo <= 999_999_999 and 0 <= serie <= 999 and re.match(r"^[0-9]{2}\Z", ano, re.ASCII)):
         raise invalid("inutilização: série de 0 a 999 e números em ordem, de 1 a 999999999.")
     return f"ID{cuf}{ano}{cnpj}{mod}{serie:03d}{primeiro:09d}{ultimo:09d}"
 

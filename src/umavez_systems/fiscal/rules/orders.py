@@ -15,8 +15,8 @@ from umavez_systems.fiscal.rules.identifiers import UFS, cnpj_limpo, cpf_limpo, 
 
 MOST_ITEMS = 990
 MODOS = ("normal", "svc", "offline", "epec")
-_TEXT = re.compile(r"^[!-ÿ][ -ÿ]*$")
-_DECIMAL = re.compile(r"^[0-9]{1,15}(\.[0-9]{1,10})?$", re.ASCII)
+_TEXT = re.compile(r"^[!-ÿ][ -ÿ]*\Z")
+_DECIMAL = re.compile(r"^[0-9]{1,15}(\.[0-9]{1,10})?\Z", re.ASCII)
 LARGEST_TOTAL = Decimal("9999999999999.99")
 LARGEST_RATE = Decimal(5)
 """Per cent; the law's most for ISS (LC 116/2003)."""
@@ -239,7 +239,7 @@ def _plain(value: Any, where: str) -> str:
 def _digits(body: dict[str, Any], name: str, length: int | None, where: str) -> str:
     value = body.get(name)
     text = re.sub(r"[.\s-]", "", value) if isinstance(value, str) and len(value) <= 30 else ""
-    if not re.match(r"^[0-9]{1,14}$", text, re.ASCII) or (length is not None and len(text) != length):
+    if not re.match(r"^[0-9]{1,14}\Z", text, re.ASCII) or (length is not None and len(text) != length):
         raise invalid(f"{where}.{name}: informe {length or '1 a 14'} dígitos, como texto.")
     return text
 

@@ -77,7 +77,7 @@ class _Answering(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
-        return self.rfile.read(min(int(length), LARGEST)) if re.match(r"^[0-9]{1,9}$", length) else b""
+        return self.rfile.read(min(int(length), LARGEST)) if re.match(r"^[0-9]{1,9}\Z", length) else b""
 
     def _say(self, status: int, content: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
         content = b"" if self.command == "HEAD" else content

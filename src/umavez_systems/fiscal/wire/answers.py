@@ -17,7 +17,7 @@ from umavez_systems.fiscal.wire.nfe import NS
 
 LARGEST = 2_000_000
 MOST_EVENTS = 200
-_CODE = re.compile(r"^[0-9]{3}$", re.ASCII)
+_CODE = re.compile(r"^[0-9]{3}\Z", re.ASCII)
 _KEY = re.compile(r"\[chNFe:\s*([0-9]{6}[0-9A-Z]{12}[0-9]{26})", re.ASCII)
 _SOAP = ("http://www.w3.org/2003/05/soap-envelope", "http://schemas.xmlsoap.org/soap/envelope/")
 
@@ -138,7 +138,7 @@ def _events(outer: Any) -> tuple[Evento, ...]:
         answered = _child(process, "retEvento", "infEvento")
         code, kind = _text(answered, "cStat"), _text(answered, "tpEvento") or _text(asked, "tpEvento")
         sequence = _text(answered, "nSeqEvento") or _text(asked, "nSeqEvento") or ""
-        if code is None or kind is None or not re.match(r"^[0-9]{1,2}$", sequence, re.ASCII):
+        if code is None or kind is None or not re.match(r"^[0-9]{1,2}\Z", sequence, re.ASCII):
             continue
         text = _text(_child(asked, "detEvento"), "xCorrecao", 1000)
         found.append(Evento(kind, int(sequence), code, _text(answered, "nProt"), text, _text(answered, "dhRegEvento")))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import secrets
 import ssl
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +23,23 @@ from umavez_systems.problems import Problem
 CNPJ_OID = "2.16.76.1.3.3"
 """ICP-Brasil: the CNPJ among the alternative names."""
 LARGEST = 100_000
+OPENING_SECONDS = 5
+"""Of a processor: an A1 opens in hundredths of one, but how often its password is hashed is said by the file."""
+WAITING_SECONDS = 30
+_OPENING = """
+import base64, sys
+from cryptography.hazmat.primitives.serialization import pkcs12
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+except ImportError:
+    pass
+pfx, password = map(base64.b64decode, sys.stdin.read().split(","))
+try:
+    pkcs12.load_key_and_certificates(pfx, password)
+except ValueError:
+    sys.exit(3)
+""".replace("SECONDS", str(OPENING_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +86,7 @@ class Certificado:
             return None
         for name in names.get_values_for_type(x509.OtherName):
             if name.type_id.dotted_string == CNPJ_OID:
-                found = re.search(rb"[0-9A-Z]{12}[0-9]{2}$", name.value)
+                found = re.search(rb"[0-9A-Z]{12}[0-9]{2}\Z", name.value)
                 return None if found is None else found.group().decode()
         return None
 
@@ -79,6 +99,30 @@ class Certificado:
         pem = sealed + b"".join(cert.public_bytes(Encoding.PEM) for cert in (self.cert, *self.chain))
         _load(context, pem, password)
         return context
+
+
+def refuse_endless(pfx: bytes, senha: str) -> None:
+    """Raise a 422 problem for a stranger's PKCS#12 that would keep whoever opens it busy for minutes."""
+    if len(pfx) <= LARGEST and not _opens_in_time(pfx, senha):
+        raise _invalid("O certificado leva tempo demais para abrir; exporte-o de novo, com menos iterações.")
+
+
+def _opens_in_time(pfx: bytes, senha: str) -> bool:
+    """Whether opening comes to an end, well or not, tried in a process of its own: OpenSSL listens to nobody."""
+    given = ",".join(base64.b64encode(part).decode() for part in (pfx, senha.encode()))
+    try:
+        done = subprocess.run(  # noqa: S603  # our own words; what is a stranger's goes to its standard input
+            [sys.executable, "-c", _OPENING],
+            input=given,
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=WAITING_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode in (0, 3)
 
 
 def _load(context: ssl.SSLContext, pem: bytes, password: str) -> None:

@@ -13,7 +13,7 @@ from umavez_systems.fiscal.ports import SemResposta
 from umavez_systems.fiscal.wire.answers import LARGEST
 
 _GZIP = b"\x1f\x8b"
-_BASE64 = re.compile(rb"^[A-Za-z0-9+/\s]+={0,2}\s*$")
+_BASE64 = re.compile(rb"^[A-Za-z0-9+/\s]+={0,2}\s*\Z")
 DEEPEST = 4
 """Layers that are taken off: production has been seen to answer base64 over gzip over base64."""
 

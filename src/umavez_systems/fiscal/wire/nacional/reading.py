@@ -18,7 +18,7 @@ from umavez_systems.fiscal.wire.nacional.packing import desembalar
 from umavez_systems.fiscal.wire.signing import DS
 
 _JSON = BoundedJson(size=LARGEST)
-_CODE = re.compile(r"^E[0-9]{4}$", re.ASCII)
+_CODE = re.compile(r"^E[0-9]{4}\Z", re.ASCII)
 MOST = 50
 """Errors or events of one answer that are read."""
 DECIDING = ("E0014", "E0840")
@@ -154,7 +154,7 @@ def evento(xml: bytes, chave: str) -> Evento:
     if asked is None or asked.findtext(_q("chNFSe")) != chave:
         raise SemResposta("O evento da resposta não é desta nota.", xml[:1000])
     for detail in asked:
-        found = re.match(r"^e([0-9]{6})$", str(detail.tag).rpartition("}")[2], re.ASCII)
+        found = re.match(r"^e([0-9]{6})\Z", str(detail.tag).rpartition("}")[2], re.ASCII)
         if found is not None:
             number, told = info.findtext(_q("nDFSe")), detail.findtext(_q("xMotivo"))
             return Evento(found.group(1), 1, "registrado", number, told, info.findtext(_q("dhProc")))

@@ -13,8 +13,8 @@ from umavez_systems.fiscal.wire.answers import tree_of
 from umavez_systems.fiscal.wire.paulistana.rps import MOST, NS, digest_de
 from umavez_systems.problems import Problem
 
-_CODE = re.compile(r"^[0-9]{3,4}$", re.ASCII)
-_NUMBER = re.compile(r"^[0-9]{1,12}$", re.ASCII)
+_CODE = re.compile(r"^[0-9]{3,4}\Z", re.ASCII)
+_NUMBER = re.compile(r"^[0-9]{1,12}\Z", re.ASCII)
 REISSUED, CONVERTED, NOT_FOUND = "217", "216", "1106"
 
 
