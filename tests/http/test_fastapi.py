@@ -160,3 +160,14 @@ def test_a_declared_endpoint_called_directly_just_runs() -> None:
         return number
 
     assert asyncio.run(charge(3)) == 3
+
+
+def test_a_line_feed_at_the_end_of_a_path_leads_past_no_contract() -> None:
+    """Starlette's patterns end with `$`, which matches before it: the handler runs, so its contract must hold."""
+    app, runs = made()
+    first, again, keyless = ask(
+        app, ("POST", "/sync%0A", "k"), ("POST", "/sync%0A", "k"), ("POST", "/v1/charges/1%0A", None)
+    )
+
+    assert (first.status_code, again.headers["idempotent-replayed"]) == (200, "true")
+    assert (keyless.status_code, runs) == (400, [1])

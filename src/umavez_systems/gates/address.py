@@ -14,7 +14,8 @@ from umavez_systems.problems import Problem, unknown_method
 class ReadableAddress:
     """Middleware that answers 400 to a path or query with the character NUL, for every route at once.
 
-    PostgreSQL cannot take NUL in a text, SQLite ends some texts at it, and no name here has one.
+    PostgreSQL cannot take NUL in a text, SQLite ends some texts at it, and no name here has one. A path that ends in a
+    line feed is 404: routes end with `$`, which matches before one, and would answer for an address that is not theirs.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -26,6 +27,10 @@ class ReadableAddress:
             problem = Problem(
                 400, "endereco-invalido", "Endereço inválido", "O endereço não pode conter o caractere NUL (%00)."
             )
+            await problem.response()(scope, receive, send)
+            return
+        if scope["type"] == "http" and scope["path"].endswith("\n"):
+            problem = Problem(404, "nao-encontrado", "Não encontrado", "Não há nada neste endereço.")
             await problem.response()(scope, receive, send)
             return
         await self._app(scope, receive, send)
