@@ -121,6 +121,8 @@ def test_a_browser_that_only_says_its_origin_is_let_in(browser: Browser, sqlite_
     record = doubt(sqlite_once, "A-17")
     fields = browser.form(place(record, "not-happened")) | {"reason": "the bank has nothing"}
 
+    for origin in ("http://[", "null", "", "http://127.0.0.1.evil.example", "//127.0.0.1"):
+        assert browser.post(place(record, "not-happened"), fields, origin=origin).status_code == 403, origin
     assert browser.post(place(record, "not-happened"), fields, origin="http://127.0.0.1").status_code == 303
 
 

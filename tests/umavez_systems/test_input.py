@@ -17,6 +17,7 @@ from umavez_systems.settings import Settings
 
 RIDES = "/api/governance"
 RECORDS = "/api/v1/idempotency_records"
+FISCAL = "/api/v1/fiscal"
 ENGLISH = ("Input", "should", "Not Found", "Field required", "Method", "String", "Value", "valid ", "greater", "less")
 
 
@@ -60,6 +61,8 @@ GETS = [
     ("/api/v1/propostas/1%00", 400),
     ("/api/v1/propostas?depois=1%00", 400),
     ("/nada", 404),
+    ("/health%0A", 404),
+    (f"{RECORDS}/%0A", 404),
     (f"{RECORDS}?older_than=inf", 422),
     (f"{RECORDS}?older_than=-inf", 422),
     (f"{RECORDS}?older_than=nan", 422),
@@ -94,6 +97,20 @@ def test_s2_texts_beyond_the_first_plane_of_unicode_are_texts(client: httpx.Clie
         headers={"Content-Type": "application/json"},
     )
     assert wrong.status_code in (400, 422)
+
+
+@pytest.mark.parametrize("origin", ["http://[", "null", "http://elsewhere", "\xb2"], ids=repr)
+def test_an_origin_that_is_none_is_refused_and_nothing_worse(client: httpx.Client, origin: str) -> None:
+    headers = {"Origin": origin.encode("latin-1")}
+    assert client.post("/mailings/supressao", content=b'{"emails": ["a@b"]}', headers=headers).status_code == 403
+
+
+def test_a_flag_is_true_or_false_and_no_number(client: httpx.Client) -> None:
+    driver = {"name": "d", "lat": 1, "lng": 1}
+    assert client.put(f"{RIDES}/drivers/flag", json=driver).status_code in (200, 201)
+    for value, status in ((0, 422), (1, 422), ("true", 422), (None, 422), (False, 200)):
+        answer = client.put(f"{RIDES}/drivers/flag/availability", json={"available": value})
+        assert answer.status_code == status, (value, answer.text)
 
 
 def test_percent_signs_that_are_no_nul_pass(client: httpx.Client) -> None:
@@ -148,6 +165,13 @@ BODIES = [
     (f"{RIDES}/drivers/positions", '{"positions": [{"id": "a\\u0000", "lat": 1, "lng": 1}]}', 422),
     (f"{RIDES}/drivers/positions", '{"positions": [{"id": "a", "lat": 1e99, "lng": 1}]}', 422),
     (f"{RIDES}/drivers/positions", '{"positions": []}', 422),
+    ("/mailings/supressao", '{"emails": ["\\ud800@b"]}', 422),
+    ("/mailings/supressao", '{"emails": ["a\\u0000@b"]}', 422),
+    ("/mailings/retornos", '{"tipo": "delivered\\n", "entrada": "x"}', 422),
+    (f"{FISCAL}/organizacoes", '{"id": "x", "certificado": "\u00e9", "senha": "x"}', 422),
+    (f"{FISCAL}/organizacoes", '{"id": "x", "certificado": "MII=", "senha": "\\ud800"}', 422),
+    (f"{FISCAL}/documentos", '{"tipo": "NFE", "organizacao": "demo", "serie": 1e99, "itens": [{}]}', 422),
+    (f"{FISCAL}/inutilizacoes", '{"organizacao": "demo", "tipo": "NFE", "serie": 1, "primeiro": 1e60}', 422),
     ("/api/v1/submit_claim", '{"processInstanceId": "\\ud800", "activityId": "b", "claimData": {}}', 422),
     ("/api/v1/submit_claim", '{"processInstanceId": "a\\u0000", "activityId": "b", "claimData": {}}', 422),
     ("/api/v1/submit_claim", '{"processInstanceId": "a", "activityId": "b", "claimData": []}', 422),

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -172,7 +172,8 @@ def refuse_foreign(request: Request) -> None:
         if site != "same-origin":
             raise Refused("The form comes from a page of another site; nothing was done.")
         return
-    if urlsplit(headers.get("origin", "")).netloc.lower() != headers.get("host", "?").lower():
+    host = headers.get("host", "?").lower()
+    if headers.get("origin", "").lower() not in (f"http://{host}", f"https://{host}"):
         raise Refused("The browser does not say that the form comes from this console; nothing was done.")
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from umavez_systems.complaints import Flag
 from umavez_systems.corridas.database import shown_driver
 from umavez_systems.corridas.domain import Answer, shown_instant
 from umavez_systems.corridas.web import PREFIX, Id, Principal, answered, body_of, run
@@ -27,7 +28,7 @@ class Recusa(BaseModel):
 class Disponibilidade(BaseModel):
     """Whether a driver may be given rides."""
 
-    available: bool
+    available: Flag
 
 
 @router.post(f"{PREFIX}/rides/{{ride_id}}/decline", openapi_extra=body_schema(Recusa))

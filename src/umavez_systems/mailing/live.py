@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -17,27 +18,31 @@ MOST = 200
 """Streams that one process keeps open."""
 LONGEST_SECONDS = 3600.0
 """For how long one stream is kept open; whoever still follows, as a page does, opens the next."""
+MOST_EACH = 20
+"""Of one principal: nobody shuts the others out."""
 
 
 class Watchers:
     """Who follows mailings in this process."""
 
     def __init__(self) -> None:
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
-    def refuse_crowd(self) -> None:
-        """Raise a 503 problem when too many follow already."""
-        if self._open >= MOST:
-            detail = "Tente de novo em instantes, ou leia o mailing sem acompanhá-lo."
-            raise Problem(503, "ocupado", "Muitos acompanhando", detail)
+    def refuse_crowd(self, principal: str) -> None:
+        """Raise a 429 problem when this principal follows too many already, a 503 one when all together do."""
+        detail = "Tente de novo em instantes, ou leia o mailing sem acompanhá-lo."
+        if self._open[principal] >= MOST_EACH:
+            raise Problem(429, "acompanha-demais", "Acompanha demais", detail).retryable_after(LOOK_SECONDS * 10)
+        if self._open.total() >= MOST:
+            raise Problem(503, "ocupado", "Muitos acompanhando", detail).retryable_after(LOOK_SECONDS * 10)
 
     async def follow(
-        self, look: Callable[[], Awaitable[dict[str, Any]]], gone: Callable[[], Awaitable[bool]]
+        self, principal: str, look: Callable[[], Awaitable[dict[str, Any]]], gone: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[str]:
         """An event whenever what `look` shows has changed, until the mailing ends or its reader leaves."""
         told, quiet = "", 0.0
         until = time.monotonic() + LONGEST_SECONDS
-        self._open += 1
+        self._open[principal] += 1
         try:
             while time.monotonic() < until and not await gone():
                 shown = await look()
@@ -54,4 +59,5 @@ class Watchers:
                 await asyncio.sleep(LOOK_SECONDS)
                 quiet += LOOK_SECONDS
         finally:
-            self._open -= 1
+            self._open[principal] -= 1
+            self._open += Counter()  # forgets those at nought

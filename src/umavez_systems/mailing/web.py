@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, Field, ValidationError
@@ -31,8 +30,8 @@ _PRIVATE = {"Cache-Control": "no-store"}
 
 def principal_of(request: Request) -> str:
     """Who calls. Raises a 401 problem, and a 403 one for a form that another site's page sends from a browser."""
-    origin = request.headers.get("origin")
-    if request.method != "GET" and origin and urlsplit(origin).netloc != request.headers.get("host"):
+    origin, host = request.headers.get("origin"), request.headers.get("host")
+    if request.method != "GET" and origin and origin not in (f"http://{host}", f"https://{host}"):
         raise Problem(403, "outra-origem", "Outra origem", "Esta página não pode enviar por aqui.")
     return carrier_of(request).principals.of(request.headers.get("authorization"))
 
@@ -166,8 +165,8 @@ async def progress(request: Request, number: str, principal: Principal) -> Respo
 
     await look()
     watchers = carrier_of(request).mailing.watchers
-    watchers.refuse_crowd()
-    events = watchers.follow(look, request.is_disconnected)
+    watchers.refuse_crowd(principal)
+    events = watchers.follow(principal, look, request.is_disconnected)
     return StreamingResponse(events, media_type="text/event-stream", headers={**_PRIVATE, "X-Accel-Buffering": "no"})
 
 

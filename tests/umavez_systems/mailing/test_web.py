@@ -13,7 +13,9 @@ import pytest
 
 from tests.umavez_systems.mailing.far import Far, mailed
 from umavez_systems.mailing import live
+from umavez_systems.mailing.live import MOST, MOST_EACH, Watchers
 from umavez_systems.mailing.ports import Answer, Fate
+from umavez_systems.problems import Problem
 from umavez_systems.web import Carrier
 
 
@@ -106,3 +108,31 @@ def test_the_page_and_its_parts_are_served(client: httpx.Client, path: str, kind
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, kind)
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert answer.content
+
+
+def test_nobody_who_follows_a_lot_shuts_the_others_out() -> None:
+    async def shown() -> dict[str, str]:
+        return {"status": "PROCESSING"}
+
+    async def here() -> bool:
+        return False
+
+    async def crowd() -> tuple[int, int]:
+        watchers = Watchers()
+        streams = [watchers.follow("ana", shown, here) for _ in range(MOST_EACH)]
+        for stream in streams:
+            await anext(stream)
+        watchers.refuse_crowd("bob")
+        with pytest.raises(Problem) as mine:
+            watchers.refuse_crowd("ana")
+        others = [watchers.follow(f"p{number}", shown, here) for number in range(MOST - MOST_EACH)]
+        for stream in others:
+            await anext(stream)
+        with pytest.raises(Problem) as all_together:
+            watchers.refuse_crowd("bob")
+        for stream in (*streams, *others):
+            await stream.aclose()
+        watchers.refuse_crowd("ana")
+        return mine.value.status, all_together.value.status
+
+    assert asyncio.run(crowd()) == (429, 503)

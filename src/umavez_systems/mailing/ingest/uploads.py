@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -99,7 +100,7 @@ async def receive(
             "Formulário inválido",
             "O corpo não é um formulário completo; confira o boundary e o fim.",
         ) from error
-    spool.close()
+    await asyncio.to_thread(spool.close)  # a disk that takes its time must not keep the loop from everybody else
     if form.filename is None:
         raise invalid("Falta o arquivo: envie-o no campo 'file'.")
     return form.filename, form.fields()
