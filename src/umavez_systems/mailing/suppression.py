@@ -7,7 +7,6 @@ import hmac
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from email import message_from_bytes, policy
 
 from umavez_systems.database import Connection, Database, Row
 from umavez_systems.mailing import database as tables
@@ -17,7 +16,6 @@ from umavez_systems.mailing.domain import (
     Status,
     finished,
     invalid,
-    is_hard,
     is_id,
     plain_cell,
     shown_cell,
@@ -28,10 +26,7 @@ from umavez_systems.problems import Problem
 REASONS = ("descadastro", "bounce", "reclamacao", "manual")
 PAGE = 1000
 LINE_LONGEST = 2_000
-MOST_NESTED = 20
-"""Boundaries in a bounce: what is nested more deeply takes seconds to read, and is no bounce."""
 _TOKEN = re.compile(r"([0-9a-f]{32})([0-9a-f]{32})")
-_OUR_ID = re.compile(r"<([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.[0-9a-f]{8}@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,43 +182,3 @@ def _after(before: Entry, event: str) -> Entry:
 def _owner(connection: Connection, mailing: str) -> str:
     row = connection.row("SELECT principal FROM mailings WHERE id = ?", (mailing,))
     return "" if row is None else str(row["principal"])
-
-
-def entry_of(message_id: str) -> str | None:
-    """The entry that one of our Message-IDs names."""
-    found = _OUR_ID.search(message_id)
-    return found[1] if found else None
-
-
-@dataclass(frozen=True, slots=True)
-class Bounce:
-    """What a delivery status notification says: which entry, why, and whether the address is gone."""
-
-    entry: str
-    reason: str
-    hard: bool
-
-
-def bounce_of(content: bytes) -> Bounce | None:
-    """What a delivery status notification (RFC 3464) says about a permanent failure, if it is one."""
-    if content.lower().count(b"boundary") > MOST_NESTED:
-        return None
-    try:
-        message = message_from_bytes(content, policy=policy.default)
-        if message.get_content_type() != "multipart/report":
-            return None
-        parts = [(part.get_content_type(), part.as_string()) for part in message.walk() if part is not message]
-    except Exception:  # noqa: BLE001  # the library has no error of its own for what is not a mail
-        return None
-    told = "\n".join(text for kind, text in parts if kind == "message/delivery-status")
-    heads = (text for kind, text in parts if kind in ("message/rfc822", "text/rfc822-headers"))
-    entry = next(filter(None, map(entry_of, heads)), None)
-    status, diagnosis = (_field(name, told) for name in ("status", "diagnostic-code"))
-    if entry is None or _field("action", told).lower() != "failed" or status.startswith("4."):
-        return None
-    return Bounce(entry, (diagnosis or status or "bounce")[:2000], is_hard(f"{status} {diagnosis}"))
-
-
-def _field(name: str, text: str) -> str:
-    found = re.search(rf"^{name}:[ \t]*(.+)$", text, re.IGNORECASE | re.MULTILINE)
-    return found[1].strip() if found else ""

@@ -14,10 +14,11 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from umavez_systems.front.navigation import framed
+from umavez_systems.mailing.bounces import bounce_of, entry_of
 from umavez_systems.mailing.domain import invalid, shown_moment, unknown
 from umavez_systems.mailing.ingest.uploads import receive, spooled
 from umavez_systems.mailing.providers.sink import inbox, letter
-from umavez_systems.mailing.suppression import REASONS, bounce_of, entry_of
+from umavez_systems.mailing.suppression import REASONS
 from umavez_systems.mailing.web import FORM, Principal, blocks, read_json, threaded
 from umavez_systems.openapi import answers
 from umavez_systems.web import body_schema, carrier_of

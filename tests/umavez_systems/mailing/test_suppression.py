@@ -9,8 +9,8 @@ import pytest
 
 from tests.umavez_systems.mailing.conftest import query, send
 from tests.umavez_systems.mailing.far import Far, mailed, work
+from umavez_systems.mailing.bounces import bounce_of, entry_of
 from umavez_systems.mailing.ports import Answer, Fate
-from umavez_systems.mailing.suppression import bounce_of, entry_of
 from umavez_systems.web import Carrier
 
 

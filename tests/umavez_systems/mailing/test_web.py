@@ -53,7 +53,7 @@ def test_a_stream_of_what_never_ends_is_closed_after_a_while(monkeypatch: pytest
         return False
 
     async def followed() -> list[str]:
-        return [event async for event in live.Watchers().follow(look, gone)]
+        return [event async for event in live.Watchers().follow("ana", look, gone)]
 
     assert asyncio.run(followed()) == ['event: progresso\ndata: {"status": "PAUSED"}\n\n']
 

@@ -18,13 +18,20 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from umavez_systems.mailing.domain import header_text, invalid, is_unicode
 
 LONGEST = 500_000
-MOST_MARKS = 2_000
+MOST_MARKS = 1_000
+"""{{ }} and {% %} in one text."""
+MOST_WORDS = 100
+"""Names, signs and numbers between two marks: as deep as an expression can get."""
+MOST_PARTS = 2_000
 """Parts of a text's tree: values, conditions, filters and what stands between them. Compiling costs 50 µs for each."""
 DEEPEST = 40
+"""Conditions inside each other; every elif is one inside the one before."""
+DEEPEST_TREE = 100
 SUBJECT_LONGEST = 998
 RENDERED_LONGEST = 2_000_000
 """Characters of one text with one person's values."""
 FILTERS = frozenset(("capitalize", "d", "default", "e", "escape", "length", "lower", "title", "trim", "upper"))
+TESTS = frozenset(("defined", "undefined", "none", "eq", "equalto", "ne", "in", "lower", "upper", "string", "number"))
 _ALLOWED = (
     *(nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.If, nodes.CondExpr, nodes.Filter, nodes.Test),
     *(nodes.And, nodes.Or, nodes.Not, nodes.Compare, nodes.Operand, nodes.Getattr, nodes.Getitem),
@@ -70,8 +77,12 @@ class Letter:
             subject = _rendered(_compiled(self.assunto, False), values)
             text = None if self.texto is None else _rendered(_compiled(self.texto, False), values)
             page = None if self.html is None else _rendered(_compiled(self.html, True), values)
+        except Unrenderable:
+            raise
         except TemplateError as error:
             raise Unrenderable("O texto não pôde ser montado: falta nesta linha um valor que ele usa.") from error
+        except Exception as error:  # a stranger's text: 1 < 'a' is its mistake, whatever it raises
+            raise Unrenderable("O texto não pôde ser montado: ele faz com um valor o que não se pode.") from error
         if _BREAK.search(subject):
             raise Unrenderable("O assunto, com os valores desta linha, teria uma quebra de linha ou controle.")
         if len(subject) > SUBJECT_LONGEST:
@@ -115,6 +126,7 @@ def checked_syntax(name: str, text: str) -> nodes.Template:
     if len(text) > LONGEST or "\0" in text or not is_unicode(text):
         raise invalid(f"{name}: no máximo {LONGEST} caracteres de Unicode válido, sem NUL.", campo=name)
     try:
+        _refuse_large(name, text)
         tree = _PLAIN.parse(text)
     except ValueError as error:
         raise invalid(f"{name}: um número tem algarismos demais.", campo=name) from error
@@ -128,6 +140,36 @@ def checked_syntax(name: str, text: str) -> nodes.Template:
     return tree
 
 
+def _refuse_large(name: str, text: str) -> None:
+    """Raise a 422 problem, before anything is parsed, for more marks or words than a letter has."""
+    marks = words = 0
+    depths = [0]
+    for _, kind, word in _PLAIN.lex(text):
+        if kind in ("variable_begin", "block_begin"):
+            marks, words = marks + 1, 0
+        elif kind in ("variable_end", "block_end", "comment_end", "raw_end"):
+            words = 0
+        elif kind not in ("data", "whitespace"):
+            words += 1
+        if kind == "name" and words == 1 and word in ("if", "elif", "endif"):
+            _nest(depths, word)
+        if marks > MOST_MARKS:
+            raise invalid(f"{name}: marcas demais; no máximo {MOST_MARKS}.", campo=name)
+        if words > MOST_WORDS or depths[-1] > DEEPEST:
+            most = f"{MOST_WORDS} termos em cada marca e {DEEPEST} condições uma dentro da outra"
+            raise invalid(f"{name}: aninhado demais; no máximo {most}.", campo=name)
+
+
+def _nest(depths: list[int], word: str) -> None:
+    """Count a condition in: how deep each open one began, and how deep it is now."""
+    if word == "if":
+        depths.append(depths[-1] + 1)
+    elif word == "elif":
+        depths[-1] += 1
+    elif len(depths) > 1:
+        depths.pop()
+
+
 def _bounded(name: str, tree: nodes.Template) -> Iterator[nodes.Node]:
     """Every node, without recursion of our own: a stranger's tree may be deeper than our stack. Raises 422 problems."""
     waiting: list[tuple[nodes.Node, int]] = [(node, 1) for node in tree.iter_child_nodes()]
@@ -135,11 +177,11 @@ def _bounded(name: str, tree: nodes.Template) -> Iterator[nodes.Node]:
     while waiting:
         node, depth = waiting.pop()
         seen += 1
-        if seen > MOST_MARKS:
+        if seen > MOST_PARTS:
             raise invalid(
-                f"{name}: marcas demais; um texto tem no máximo {MOST_MARKS} valores e condições.", campo=name
+                f"{name}: marcas demais; um texto tem no máximo {MOST_PARTS} valores e condições.", campo=name
             )
-        if depth > DEEPEST:
+        if depth > DEEPEST_TREE:
             raise invalid(f"{name}: aninhado demais.", campo=name)
         yield node
         waiting += [(child, depth + 1) for child in node.iter_child_nodes()]
@@ -148,6 +190,8 @@ def _bounded(name: str, tree: nodes.Template) -> Iterator[nodes.Node]:
 def _refuse_costly(name: str, node: Any) -> None:
     if isinstance(node, nodes.Filter) and node.name not in FILTERS:
         raise invalid(f"{name}: o filtro '{node.name}' não é aceito; há: {', '.join(sorted(FILTERS))}.", campo=name)
+    if isinstance(node, nodes.Test) and node.name not in TESTS:
+        raise invalid(f"{name}: o teste '{node.name}' não é aceito; há: {', '.join(sorted(TESTS))}.", campo=name)
     if isinstance(node, nodes.Const) and isinstance(node.value, str) and not is_unicode(node.value):
         raise invalid(f"{name}, linha {node.lineno}: um texto entre aspas não é Unicode válido.", campo=name)
     if not isinstance(node, _ALLOWED):
