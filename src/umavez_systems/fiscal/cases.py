@@ -146,10 +146,12 @@ class Fiscal:
         if sent:
             chain.anotar("envio", {"sha256": resumo_de(made.xml), "tentativa": 1})
             chain.anotar("estado", {"de": Estado.RASCUNHO.value, "para": Estado.TRANSMITIDO.value})
+        act = None if pedido.modo != "epec" else authority.montar_epec(_ato(pedido.tipo, mode, made), moment)
+        if act is not None:
+            chain.anotar("bytes", {"acao": act.acao.value, "id": act.nome, "sha256": resumo_de(act.xml)})
         values = self._values(caller, org_id, pedido, column, mark, number, mode, made, chain, sent)
         row = tables.insert_document(connection, values, chain.colhidas(), at_once=self._dialect.one_statement)
-        if pedido.modo == "epec":
-            act = authority.montar_epec(_ato(pedido.tipo, mode, made), moment)
+        if act is not None:
             self._store_act(connection, org_id, row["id"], act, now)
         return row
 

@@ -49,19 +49,53 @@ def opened(database: str | None) -> Iterator[Any]:
 
 
 def _show(shown: Any, as_json: bool, columns: tuple[str, ...]) -> None:
-    """One row or many, as JSON or as a table for people."""
+    """One row or many, as JSON or as a table for people. Only the last column is ever broken: an id must be whole."""
     from rich.console import Console  # noqa: PLC0415  # of use here only
     from rich.table import Table  # noqa: PLC0415  # the same
 
     if as_json:
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
         return
-    table = Table(*columns, box=None, pad_edge=False)
+    screen = Console(highlight=False)
+    if not screen.is_terminal:
+        screen.width = WIDE
+    if screen.width < WIDE:
+        columns = tuple(name for name in columns if name not in SPARED)
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, no_wrap=name != columns[-1], overflow="fold")
     for row in shown if isinstance(shown, list) else [shown]:
-        table.add_row(*("" if row.get(name) is None else str(row.get(name)) for name in columns))
-    Console().print(table)
+        table.add_row(*(_cell(row.get(name)) for name in columns))
+    screen.print(table)
 
 
+def _cell(value: Any) -> str:
+    """A value in words: counts, ranges and numbers with their fate as people write them."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "sim" if value else "não"
+        case dict() if "destino" in value:
+            return f"{value['numero']} {value['destino']}"
+        case dict() if "primeiro" in value:
+            return (
+                str(value["primeiro"])
+                if value["primeiro"] == value["ultimo"]
+                else f"{value['primeiro']}-{value['ultimo']}"
+            )
+        case dict():
+            return ", ".join(f"{name} {count}" for name, count in value.items())
+        case list():
+            return ", ".join(map(_cell, value))
+        case _:
+            return str(value)
+
+
+WIDE = 150
+"""Columns from which everything is shown; what goes to a file or a pipe always has them."""
+SPARED = ("origem", "protocolo", "nome", "organizacao", "primeiro_numero", "vencida")
+"""What a narrow screen goes without; --json has it."""
 DOCUMENT = ("id", "tipo", "serie", "numero", "estado", "origem", "protocolo", "motivo")
 
 
@@ -111,7 +145,10 @@ def documents(
 ) -> None:
     """List documents, newest first."""
     from umavez_systems.fiscal import views  # noqa: PLC0415  # with the rest of the system
+    from umavez_systems.fiscal.domain import Estado  # noqa: PLC0415  # the same
 
+    if estado is not None and estado not in set(Estado):
+        raise ConfigurationError(f"--estado is one of {', '.join(Estado)}.")
     with opened(database) as system:
         rows = system.fiscal.documentos(principal, organizacao=None, estado=estado, antes=None, limite=limit)
     _show([views.documento(row) for row in rows], as_json, DOCUMENT)
@@ -219,6 +256,9 @@ def void(
     _show(views.ato(act), as_json, ("nome", "estado", "primeiro", "ultimo", "codigo", "motivo", "protocolo"))
 
 
+NUMBERS = ("organizacao", "modelo", "serie", "ultimo_numero", "fechada", "inutilizaveis", "abertos", "contagem")
+
+
 @group.command("numeracao")
 def numbering(database: DatabaseUrl = None, principal: Principal = LOCAL, as_json: AsJson = False) -> None:
     """Every series with the fate of its numbers, those still to be explained, and what may be voided."""
@@ -226,7 +266,7 @@ def numbering(database: DatabaseUrl = None, principal: Principal = LOCAL, as_jso
 
     with opened(database) as system:
         shown = [views.faixa(series) for series in system.livros.numeracao(principal)]
-    _show(shown, as_json, ("organizacao", "modelo", "serie", "ultimo_numero", "contagem", "abertos", "inutilizaveis"))
+    _show(shown, as_json, NUMBERS)
 
 
 @group.command("pendencias")
@@ -237,7 +277,7 @@ def pending(database: DatabaseUrl = None, principal: Principal = LOCAL, as_json:
     with opened(database) as system:
         found, now = system.livros.pendencias(principal)
     shown = [views.pendencia(one, now) for one in found]
-    _show(shown, as_json, ("vence_em", "direito", "estado", "documento", "acao"))
+    _show(shown, as_json, ("documento", "vence_em", "direito", "vencida", "acao"))
 
 
 proving = typer.Typer(no_args_is_help=True, help="The proof of a document: export it, check it offline.")
@@ -281,12 +321,20 @@ def verify(
     typer.echo(f"A prova está inteira: {len(entries)} entradas, cabeça {data['cabeca'][:16]}.")
 
 
-@group.command("simular", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def simulate(context: typer.Context) -> None:
-    """Run the simulated authorities; see `umavez fiscal simular -- --help`."""
+@group.command("simular")
+def simulate(
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The services, over TLS; 0: any free port.")] = 0,
+    control_port: Annotated[int, typer.Option(min=0, max=65_535, help="The control API, plain HTTP on loopback.")] = 0,
+    state: Annotated[Path, typer.Option("--state", help="Folder for books and certificates.")] = Path("umavez-fiscal"),
+    seed: Annotated[int, typer.Option(help="Repeats the faults that come by chance.")] = 1,
+) -> None:
+    """Run the simulated authorities until stopped; the first line says where they are.
+
+    Example: umavez fiscal simular --port 8443 --control-port 8444 --state umavez-fiscal
+    """
     from umavez_systems.fiscal.simulador.__main__ import main  # noqa: PLC0415  # of use to this command only
 
-    main(context.args)
+    main(["--port", str(port), "--control-port", str(control_port), "--state", str(state), "--seed", str(seed)])
 
 
 @group.command("certificado-demo")

@@ -71,6 +71,7 @@ def faixa(series: Faixa) -> dict[str, Any]:
         "primeiro_numero": series.primeiro,
         "ultimo_numero": series.ultimo,
         "bloqueado": series.bloqueado,
+        "fechada": not book.abertos,
         "contagem": dict(book.contagem),
         "abertos": [{"numero": number, "destino": book.destinos[number]} for number in book.abertos[:MOST_SHOWN]],
         "inutilizaveis": [{"primeiro": first, "ultimo": last} for first, last in book.inutilizaveis],

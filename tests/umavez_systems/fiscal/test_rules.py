@@ -219,6 +219,27 @@ def test_s4_06_a_changed_removed_or_moved_entry_breaks_the_chain(length: int, da
     assert falhas(forged, head)
 
 
+def told(*steps: tuple[str, dict[str, str]]) -> list[str]:
+    """What is wrong with a chain that was written whole, and so breaks nowhere."""
+    entries: list[Entrada] = []
+    for number, (kind, content) in enumerate(steps, 1):
+        entries.append(escrita("d", number, kind, number, content, entries[-1].resumo if entries else INICIO))
+    return falhas(entries, entries[-1].resumo)
+
+
+def test_s4_06_a_whole_chain_that_cannot_have_happened_is_noticed() -> None:
+    stored, sent = ("bytes", {"sha256": "a"}), ("envio", {"sha256": "a"})
+    left, done = (
+        ("estado", {"de": "RASCUNHO", "para": "TRANSMITIDO"}),
+        ("estado", {"de": "TRANSMITIDO", "para": "AUTORIZADO"}),
+    )
+    assert told(stored, sent, left, done, sent) == []
+    assert told(stored, sent, ("envio", {"sha256": "b"})), "other bytes on the second send"
+    assert told(sent, stored), "sent before they were stored"
+    assert told(stored, done), "a step is missing"
+    assert told(stored, left, done, ("estado", {"de": "AUTORIZADO", "para": "REJEITADO"}))
+
+
 def test_a_long_answer_is_kept_by_digest_and_beginning() -> None:
     kept = bruto(b"\x00\xff" * 200_000)
     assert kept["bytes"] == 400_000

@@ -1,4 +1,7 @@
-"""Proof: entries about one document, each bound to the one before by its digest. Pure, and checkable offline."""
+"""Proof: entries about one document, each bound to the one before by its digest. Pure, and checkable offline.
+
+What is checked: that nothing was changed since, and that what is told may have happened.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+from umavez_systems.fiscal.domain import Estado, pode_passar
 
 INICIO = "0" * 64
 LONGEST_RAW = 200_000
@@ -42,6 +47,12 @@ def _digest(documento: str, sequencia: int, tipo: str, quando: int, conteudo: st
 
 def falhas(entradas: Iterable[Entrada], cabeca: str | None = None) -> list[str]:
     """What is wrong with a chain, in words; empty when nothing is. `cabeca`: the digest it must end with."""
+    entries = list(entradas)
+    return _broken(entries, cabeca) + _incoherent(entries)
+
+
+def _broken(entradas: list[Entrada], cabeca: str | None) -> list[str]:
+    """What was changed, removed, added or moved after it was written."""
     found: list[str] = []
     before, expected = INICIO, 1
     for entry in entradas:
@@ -57,6 +68,38 @@ def falhas(entradas: Iterable[Entrada], cabeca: str | None = None) -> list[str]:
     if cabeca is not None and before != cabeca:
         found.append("o fim da cadeia não é o que o documento guarda; faltam entradas.")
     return found
+
+
+def _incoherent(entradas: list[Entrada]) -> list[str]:
+    """What a whole chain must not tell: bytes sent that were not stored before, a state that no rule leads to."""
+    found: list[str] = []
+    stored: set[str] = set()
+    state = Estado.RASCUNHO.value
+    for entry in entradas:
+        where = f"entrada {entry.sequencia} ({entry.tipo})"
+        told = _told(entry)
+        if entry.tipo == "bytes":
+            stored.add(str(told.get("sha256")))
+        elif entry.tipo == "envio" and told.get("sha256") not in stored:
+            found.append(f"{where}: foram enviados bytes que não estavam guardados.")
+        elif entry.tipo == "estado":
+            before, state = state, str(told.get("para"))
+            if told.get("de") != before or not _allowed(before, state):
+                found.append(f"{where}: de {before} não se passa a {state}.")
+    return found
+
+
+def _told(entry: Entrada) -> dict[str, Any]:
+    try:
+        found = json.loads(entry.conteudo)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _allowed(de: str, para: str) -> bool:
+    known = {state.value for state in Estado}
+    return de in known and para in known and pode_passar(Estado(de), Estado(para))
 
 
 def bruto(resposta: bytes) -> dict[str, Any]:
