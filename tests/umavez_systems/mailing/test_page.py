@@ -29,13 +29,14 @@ def test_a_list_is_dropped_previewed_sent_watched_and_read(tmp_path: Path, prepa
     shutil.copy(prepared, tmp_path / "page.db")
     settings = Settings(database=f"sqlite:///{tmp_path}/page.db")
     with serving(settings) as client, page(tmp_path / "profile") as tab:
-        tab.open(f"{client.base_url}/mailing", 390, 844)
-        assert tab.look("document.documentElement.scrollWidth <= 390"), "it must fit a phone"
+        tab.open(f"{client.base_url}/mailing", 360, 740)
+        assert tab.look("document.documentElement.scrollWidth <= 360"), "it must fit a phone"
         tab.look(CHOOSE)
         tab.look("document.getElementById('look').click()")
         tab.until(f"{TEXT.format('preview')}.includes('Oi Ana')")
         tab.look("document.getElementById('send').click()")
         tab.until(f"{TEXT.format('name')}.includes('SENT')")
+        assert tab.look("[...document.querySelectorAll('[data-act]')].every((one) => one.disabled)")
         assert "4 linhas = 2 aceitas + 1 repetidas + 1 inválidas" in tab.look(TEXT.format("lines"))
         tab.until("document.querySelectorAll('#mailbox li').length === 2")
         tab.until("document.querySelectorAll('#entries li').length === 3")
@@ -49,13 +50,13 @@ def test_a_list_is_dropped_previewed_sent_watched_and_read(tmp_path: Path, prepa
         tab.until(f"fetch('/mailings/{other}').then(a => a.json()).then(b => b.status === 'SENT')")
         query(settings, "UPDATE mailing_entries SET status = 'UNKNOWN' WHERE email = 'x@b.com'")
         query(settings, f"UPDATE mailings SET status = 'PAUSED', enviados = 0, desconhecidos = 1 WHERE id = '{other}'")
-        tab.look("window.prompt = () => 'vi na caixa'; list()")
+        tab.look("window.prompt = (asked) => asked.startsWith('Quem') ? 'ana' : 'vi na caixa'; list()")
         tab.look(f"open({json.dumps(other)}); undefined")
         tab.until("document.querySelector('#entries .row button') !== null")
         tab.look("document.querySelector('#entries .row button').click()")
         tab.until(f"{TEXT.format('name')}.includes('SENT')")
         assert query(settings, "SELECT por, motivo FROM mailing_history WHERE evento = 'resolver:enviado'") == [
-            ("local: página", "vi na caixa")
+            ("local: ana", "vi na caixa")
         ]
         tab.shoot(tmp_path / "page.png")
         assert not tab.complaints

@@ -6,6 +6,7 @@ let key = "";
 let current = null;
 let following = null;
 let last = null;
+let who = "";
 
 async function call(method, path, body, form) {
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
@@ -31,7 +32,7 @@ function made(tag, text, kind) {
 function fields(file) {
   const form = new FormData();
   form.append("file", file, $("file").files[0].name);
-  for (const name of ["assunto", "texto", "html", "template", "remetente", "duvida"]) {
+  for (const name of ["assunto", "texto", "html", "template", "remetente", "duvida", "identidade", "reingestao"]) {
     if ($(name).value.trim()) form.append(name, $(name).value);
   }
   return form;
@@ -90,6 +91,14 @@ function show(one) {
     box.append(made("dt", name), made("dd", String(many)));
     return box;
   }));
+  const busy = ["PENDING", "QUEUED", "PROCESSING", "FAILED"].includes(one.status);
+  const may = {
+    pausar: busy,
+    retomar: ["PAUSED", "FAILED"].includes(one.status),
+    cancelar: busy || one.status === "PAUSED",
+    reenviar: one.entradas.FAILED > 0 && !["PROCESSING", "CANCELLED"].includes(one.status),
+  };
+  for (const button of document.querySelectorAll("[data-act]")) button.disabled = !may[button.dataset.act];
   const parts = one.linhas;
   $("lines").textContent = `${parts.total} linhas = ${parts.aceitas} aceitas + ${parts.duplicadas} repetidas + ${parts.invalidas} inválidas + ${parts.em_branco} em branco`;
 }
@@ -114,6 +123,7 @@ async function follow(id, signal) {
   const answer = await fetch(`/mailings/${id}/progresso`, { headers: key ? { Authorization: `Bearer ${key}` } : {}, signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
+  let ended = false;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
@@ -122,8 +132,11 @@ async function follow(id, signal) {
     for (const block of blocks) {
       const data = /^event: progresso\ndata: (.*)$/m.exec(block);
       if (data) show(JSON.parse(data[1]));
+      ended = ended || block.startsWith("event: fim");
     }
   }
+  // A stream is closed after an hour, whatever the mailing does.
+  if (!ended && answer.ok) return follow(id, signal);
   entries();
   mailbox();
   list();
@@ -159,10 +172,11 @@ function entry(one) {
 }
 
 async function resolve(one, result) {
-  const reason = prompt(`Por que "${result}" para ${one.email}?`);
+  who ||= prompt("Quem decide? O nome fica no histórico.") ?? "";
+  const reason = who && prompt(`Por que "${result}" para ${one.email}?`);
   if (!reason) return;
   const where = `/mailings/${current.mailingId}/entries/${one.id}/resolver`;
-  const { ok, data } = await call("POST", where, { resultado: result, por: "página", motivo: reason });
+  const { ok, data } = await call("POST", where, { resultado: result, por: who, motivo: reason });
   say(ok ? `${one.email}: ${data.status}` : data.detail, ok ? "ok" : "bad");
   open(current.mailingId);
 }
@@ -174,11 +188,12 @@ async function act(name) {
   open(current.mailingId);
 }
 
-async function report() {
-  const answer = await fetch(`/mailings/${current.mailingId}/relatorio.csv`, { headers: key ? { Authorization: `Bearer ${key}` } : {} });
+async function download(path, name) {
+  const answer = await fetch(path, { headers: key ? { Authorization: `Bearer ${key}` } : {} });
+  if (!answer.ok) return say(`${answer.status}: não foi possível baixar.`, "bad");
   const link = made("a");
   link.href = URL.createObjectURL(await answer.blob());
-  link.download = `relatorio-${current.mailingId}.csv`;
+  link.download = name;
   link.click();
   URL.revokeObjectURL(link.href);
 }
@@ -241,7 +256,8 @@ $("form").addEventListener("submit", send);
 $("look").addEventListener("click", look);
 $("filter").addEventListener("change", () => entries());
 $("more").addEventListener("click", () => entries(last));
-$("report").addEventListener("click", report);
+$("report").addEventListener("click", () => download(`/mailings/${current.mailingId}/relatorio.csv`, `relatorio-${current.mailingId}.csv`));
+$("export").addEventListener("click", () => download("/mailings/supressao.csv", "supressao.csv"));
 $("refresh").addEventListener("click", mailbox);
 for (const button of document.querySelectorAll("[data-act]")) button.addEventListener("click", () => act(button.dataset.act));
 $("bar-form").addEventListener("submit", async (event) => {
