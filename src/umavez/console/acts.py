@@ -143,9 +143,9 @@ def _allowed_to_override(visit: Visit, record: Record) -> bool:
 async def _decided(visit: Visit, record: Record, action: str, work: Callable[[Deed], Done]) -> Response:
     """Carry the form out, once; or draw its page again with what is wrong or different."""
     offer = _CANCEL if action == "cancel" else _offer(record, action)
-    if complaint := _unsaid(visit):
+    if complaint := unsaid(visit):
         return _drawn(visit, record, offer, visit.t(complaint))
-    deed = _deed(visit, action, record.key.digest.hex(), record.key)
+    deed = deed_of(visit, action, record.key.digest.hex(), record.key)
     try:
         done = await visit.desk.books.look(lambda: work(deed), DECIDE_SECONDS)
     except RecordChanged as changed:
@@ -160,7 +160,8 @@ def _fitting(record: Record, action: str) -> Offer:
     return _CANCEL if action == "cancel" else _offer(record, action)
 
 
-def _unsaid(visit: Visit) -> str:
+def unsaid(visit: Visit) -> str:
+    """What a form leaves out that every decision says; '' where it is whole."""
     if len(visit.form.get("reason", "").strip()) < SHORTEST_REASON:
         return "Say why, in at least 8 characters: it is kept as evidence."
     if not visit.form.get("form") or not visit.form.get("stamp"):
@@ -168,7 +169,8 @@ def _unsaid(visit: Visit) -> str:
     return ""
 
 
-def _deed(visit: Visit, action: str, subject: str, key: Key | None) -> Deed:
+def deed_of(visit: Visit, action: str, subject: str, key: Key | None) -> Deed:
+    """What the form asks to be done, by whom and from where."""
     form = visit.form
     means = {name: value for name, value in form.items() if name not in _CARRIED and not name.startswith("seen_")}
     return Deed(
@@ -219,7 +221,7 @@ def _drawn(visit: Visit, record: Record, offer: Offer, complaint: str = "", *, c
 async def ask(visit: Visit) -> Response:
     """Ask the far side about a record, now."""
     record = _there((await seen_at(visit)).current, visit)
-    deed = _deed(visit, "ask", record.key.digest.hex(), record.key)
+    deed = deed_of(visit, "ask", record.key.digest.hex(), record.key)
     once, loop = visit.desk.books.once, asyncio.get_running_loop()
 
     def work(_connection: Any) -> str:
@@ -251,7 +253,7 @@ async def reveal(visit: Visit) -> Response:
     """Show what may hold personal data, and keep who looked."""
     seen = await seen_at(visit)
     record = _there(seen.current, visit)
-    deed = _deed(visit, "reveal", record.key.digest.hex(), record.key)
+    deed = deed_of(visit, "reveal", record.key.digest.hex(), record.key)
     await visit.desk.books.look(lambda: visit.desk.decisions.carry_out(deed, lambda _: "revealed"), DECIDE_SECONDS)
     return await shown(visit, seen, revealed=True)
 
@@ -268,7 +270,7 @@ async def discard_page(visit: Visit) -> Response:
 
 async def discard(visit: Visit) -> Response:
     """Give a dead message up."""
-    if complaint := _unsaid(visit):
+    if complaint := unsaid(visit):
         return await _message_drawn(visit, visit.t(complaint))
     return await _about_message(
         visit, "discard", "discarded", lambda look, name, deed: look.discard(name, deed.who.name, deed.reason)
@@ -277,7 +279,7 @@ async def discard(visit: Visit) -> Response:
 
 async def _about_message(visit: Visit, action: str, result: str, flow: Any) -> Response:
     name, subscriber = visit.asked("id")[:MOST_ID], visit.asked("subscriber")
-    deed = _deed(visit, action, f"{subscriber}/{name}" if subscriber else name, None)
+    deed = deed_of(visit, action, f"{subscriber}/{name}" if subscriber else name, None)
 
     def work(connection: Any) -> str:
         if connection is None:

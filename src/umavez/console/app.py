@@ -19,8 +19,9 @@ from starlette.types import Receive, Scope, Send
 
 from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
-from umavez.console import acts, instruments, pages
+from umavez.console import acts, instruments, orders, pages
 from umavez.console.books import Books, Count, TooSlow
+from umavez.console.bulks import Bulks
 from umavez.console.decisions import Decisions
 from umavez.console.history import History, RecordHistory
 from umavez.console.looks import HEADERS, THEMES, Looks
@@ -69,6 +70,11 @@ PAGES = (
     Page("/records/{digest}/not-happened", "POST", "decide", acts.not_happened),
     Page("/records/{digest}/cancel", "GET", "decide", acts.cancel_page),
     Page("/records/{digest}/cancel", "POST", "decide", acts.cancel),
+    Page("/bulk", "GET", "govern", orders.order_page),
+    Page("/bulk", "POST", "govern", orders.order),
+    Page("/bulk/{name}", "GET", "look", orders.bulk_page),
+    Page("/bulk/{name}/stop", "POST", "decide", orders.stop),
+    Page("/bulk/{name}/go", "POST", "govern", orders.go_on),
     Page("/messages", "GET", "look", instruments.messages),
     Page("/message", "GET", "look", instruments.message),
     Page("/message/retry", "POST", "decide", acts.retry),
@@ -100,6 +106,7 @@ class Console:
     ) -> None:
         self.books = Books(once, url)
         self.decisions = Decisions(self.books, as_written=as_written)
+        self.bulks = Bulks(self.books, self.decisions)
         self.histories: list[History] = [RecordHistory()]
         self.looks = Looks()
         self.panels = installed(self.books.url if self.books.tables else None) if panels is None else list(panels)
@@ -123,6 +130,7 @@ class Console:
 
     def close(self) -> None:
         """Close the connections that the console opened; the engine it was given stays as it is."""
+        self.bulks.close()
         self.books.close()
         for panel in self.panels:
             getattr(panel, "close", lambda: None)()

@@ -66,6 +66,8 @@ class Deed(NamedTuple):
     reason: str = ""
     key: Key | None = None
     means: Mapping[str, str] = {}
+    order: Mapping[str, Any] = {}
+    """What is to be carried out later, kept with the audit."""
 
     def told(self, result: str, after: str) -> dict[str, Any]:
         """What the audit keeps."""
@@ -82,6 +84,7 @@ class Deed(NamedTuple):
             "before": self.stamp,
             "after": after,
             "result": result,
+            **({"order": dict(self.order)} if self.order else {}),
         }
 
 
@@ -278,6 +281,12 @@ def _decoded(value: Any, key: Key) -> Any:
         return _JSON.decode(json.dumps(value, ensure_ascii=False), key)
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise NotStorable(f"The result of {key.operation} could not be read back; give what it returns.") from error
+
+
+def told_by(books: Books, form: str) -> dict[str, Any] | None:
+    """What the form of this name did, as the audit keeps it; None where it did nothing, or is not over."""
+    record = books.engine.store.read(Key(SCOPE, OPERATION, form)).current
+    return None if record is None else _told(record) or None
 
 
 def _told(record: Record) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from umavez.console.books import LOOKED_AT, PAGE, Books, Count
+from umavez.console.bulk import FREE, HAPPENED, refuse_unfit
 from umavez.console.history import drawn, questions
 from umavez.console.looks import ago, cursor, human, position
 from umavez.console.panels import LOG, Link, Panel, safe_page
@@ -30,6 +32,7 @@ from umavez.core.lease import OPERATION as LEASE
 from umavez.core.reconciliation import Pace
 from umavez.core.record import Instant, Query, Record, Status
 from umavez.core.resolution import NoSuchRecord
+from umavez.errors import ConfigurationError
 
 NEWEST = 200
 INBOX = 100
@@ -104,6 +107,7 @@ class Group(NamedTuple):
     policy: str
     asks: bool
     records: list[Item]
+    search: str
 
 
 async def overview(visit: Visit) -> Response:
@@ -182,9 +186,26 @@ async def unknown(visit: Visit) -> Response:
         name = (record.key.operation, record.error or "")
         if name not in groups:
             asks = policy_of(books, name[0]) == "the far side is asked"
-            groups[name] = Group(*name, policy_of(books, name[0]), asks, [])
+            groups[name] = Group(*name, policy_of(books, name[0]), asks, [], _alike(*name, record))
         groups[name].records.append(_item(record, now, asks=groups[name].asks))
     return visit.page("unknown.html", groups=list(groups.values()), now=now, after=following, causes=CAUSES)
+
+
+def _alike(operation: str, error: str, record: Record) -> str:
+    """The search for records like these; their error by its beginning, as long as a search may be."""
+    said = f' error:"{_quoted(error[:200])}"' if error else ""
+    status = "unknown" if record.status is Status.UNKNOWN else "lapsed"
+    return f'status:{status} op:"{_quoted(operation)}"{said}'
+
+
+def _bulk_of(search: Search) -> set[str]:
+    """What may be decided about all records that a search finds."""
+    found = set()
+    for action in (FREE, HAPPENED):
+        with suppress(ConfigurationError):
+            refuse_unfit(search, action)
+            found.add(action)
+    return found
 
 
 def _in_doubt(books: Books) -> Any:
@@ -244,6 +265,7 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
         days=days,
         wider=wider,
         links=[],
+        bulk=set() if complaint else _bulk_of(search),
         state=lambda record: state_of(record, found.now),
     )
 
@@ -271,6 +293,7 @@ async def _by_word(visit: Visit, search: Search, word: str) -> Response:
         days="",
         wider="",
         links=links,
+        bulk=set(),
         state=lambda record: state_of(record, now),
     )
 

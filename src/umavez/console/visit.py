@@ -109,7 +109,7 @@ class Visit:
         """A sentence of ours in the reader's language."""
         return said(self.lang, text, **values)
 
-    def hidden(self, stamp: str) -> Markup:
+    def hidden(self, stamp: object) -> Markup:
         """What every form carries: the browser's mark, a key of the form's own, and the stamp that the page shows."""
         fields = (("token", self.mark), ("form", secrets.token_urlsafe(16)), ("stamp", stamp))
         return Markup("").join(
@@ -136,6 +136,7 @@ class Visit:
             "tone": tone_of,
             "may_decide": self.may("decide"),
             "may_reveal": self.may("reveal"),
+            "may_govern": self.may("govern"),
         }
         return self.desk.looks.drawn(name, status, **{**frame, **about})
 

@@ -55,6 +55,7 @@ class Policy:
     max_body: longest stored value in bytes; a longer one is returned once and not kept.
     heartbeat: whether the lease is renewed while the code runs.
     patience: how long a callable unknown= may take to answer; after that the outcome stays unknown.
+    four_eyes: whether the console lets nobody decide about it alone: a second person has to agree.
     """
 
     unknown: Unknown
@@ -68,6 +69,7 @@ class Policy:
     max_body: int = 1_000_000
     heartbeat: bool = True
     patience: float = 30.0
+    four_eyes: bool = False
     lease_ms: Millis = field(init=False)
     keep_ms: Millis = field(init=False)
 

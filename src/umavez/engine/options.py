@@ -19,6 +19,7 @@ class _Common(TypedDict, total=False):
     max_body: int
     heartbeat: bool
     patience: Seconds
+    four_eyes: bool
     final: Exceptions
     free: Exceptions
     mismatch: Mismatch
