@@ -80,7 +80,7 @@ def test_a_list_goes_on_where_it_ended_in_both_directions(command: Command, once
     for key in keys:
         run(once, key)
     words = ("records", "list", "--store", store_url, "--scope", once.scope, "--limit", "2", "--json")
-    for direction in ((), ("--newest-first",)):
+    for direction in ((), ("--oldest-first",)):
         found: list[str] = []
         following: tuple[str, ...] = ()
         for _ in range(3):

@@ -40,13 +40,16 @@ class AsyncSweeper:
         self._older_than = int(older_than * 1000)
         self._lease = lease
 
-    async def run(self, stop: asyncio.Event | None = None) -> Swept:
-        """One pass over what is due; nothing when another process is sweeping. Raises StoreError."""
+    async def run(self, stop: asyncio.Event | None = None, told: Callable[[int], None] | None = None) -> Swept:
+        """One pass over what is due; nothing when another process is sweeping. Raises StoreError.
+
+        `told` gets how many are gone so far, after each batch.
+        """
         held = await self._leases.try_acquire("sweep", lease=self._lease)
         if held is None:
             return Swept(0, 0, "another process is sweeping")
         try:
-            return await self._passed(held, asyncio.Event() if stop is None else stop)
+            return await self._passed(held, asyncio.Event() if stop is None else stop, told)
         finally:
             await self._given_back(held)
 
@@ -63,12 +66,14 @@ class AsyncSweeper:
                 told(swept)
             await async_wait(stop, every)
 
-    async def _passed(self, held: AsyncHeld, stop: asyncio.Event) -> Swept:
+    async def _passed(self, held: AsyncHeld, stop: asyncio.Event, told: Callable[[int], None] | None) -> Swept:
         deleted = batches = 0
         while self._limit is None or deleted < self._limit:
             size = self._batch if self._limit is None else min(self._batch, self._limit - deleted)
             gone = await self._store.sweep(size, self._older_than)
             deleted, batches = deleted + gone, batches + 1
+            if told is not None:
+                told(deleted)
             if gone < size:
                 return Swept(deleted, batches)
             await async_wait(stop, self._pause)

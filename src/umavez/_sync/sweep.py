@@ -41,13 +41,16 @@ class Sweeper:
         self._older_than = int(older_than * 1000)
         self._lease = lease
 
-    def run(self, stop: threading.Event | None = None) -> Swept:
-        """One pass over what is due; nothing when another process is sweeping. Raises StoreError."""
+    def run(self, stop: threading.Event | None = None, told: Callable[[int], None] | None = None) -> Swept:
+        """One pass over what is due; nothing when another process is sweeping. Raises StoreError.
+
+        `told` gets how many are gone so far, after each batch.
+        """
         held = self._leases.try_acquire("sweep", lease=self._lease)
         if held is None:
             return Swept(0, 0, "another process is sweeping")
         try:
-            return self._passed(held, threading.Event() if stop is None else stop)
+            return self._passed(held, threading.Event() if stop is None else stop, told)
         finally:
             self._given_back(held)
 
@@ -62,12 +65,14 @@ class Sweeper:
                 told(swept)
             wait(stop, every)
 
-    def _passed(self, held: Held, stop: threading.Event) -> Swept:
+    def _passed(self, held: Held, stop: threading.Event, told: Callable[[int], None] | None) -> Swept:
         deleted = batches = 0
         while self._limit is None or deleted < self._limit:
             size = self._batch if self._limit is None else min(self._batch, self._limit - deleted)
             gone = self._store.sweep(size, self._older_than)
             deleted, batches = deleted + gone, batches + 1
+            if told is not None:
+                told(deleted)
             if gone < size:
                 return Swept(deleted, batches)
             wait(stop, self._pause)

@@ -39,7 +39,9 @@ After = Annotated[
     Position | None,
     typer.Option(metavar="NEXT", parser=position, help="Go on where a list ended: what it said as next."),
 ]
-NewestFirst = Annotated[bool, typer.Option("--newest-first", help="The newest first, not the oldest.")]
+NewestFirst = Annotated[
+    bool, typer.Option("--newest-first/--oldest-first", help="Whether the newest comes first, or the oldest.")
+]
 
 
 class Selection(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
@@ -45,9 +46,13 @@ def sweep(
     with Once(existing_url(store), scope=KIND) as once:
         sweeper = Sweeper(once, batch=batch, pause=pause, limit=limit, older_than=older_than or 0.0)
         if every is None:
-            report_run(sweeper.run())
+            report_run(sweeper.run(told=_progress if sys.stderr.isatty() else None))
         else:
             sweeper.serve(stop_on_signal(), every, report_run)
+
+
+def _progress(deleted: int) -> None:
+    print(f"\r{deleted:,} deleted so far ", end="", file=sys.stderr, flush=True)
 
 
 def sentence(swept: Swept) -> str:

@@ -43,7 +43,7 @@ def list_leases(
     state: Annotated[LeaseState | None, typer.Option(case_sensitive=False, help="Only in this state.")] = None,
     limit: Limit = 100,
     after: After = None,
-    newest_first: NewestFirst = False,
+    newest_first: NewestFirst = True,
     as_json: AsJson = False,
 ) -> None:
     """List named leases: whether each is held, under which fence, and until when without another heartbeat.

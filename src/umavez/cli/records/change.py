@@ -10,13 +10,20 @@ from umavez._sync.once import Once
 from umavez.cli.decisions import By, Reason, refuse_unsigned, release_key
 from umavez.cli.durations import seconds
 from umavez.cli.options import StoreUrl, existing_url
-from umavez.cli.records.command import KeyValue, OperationName, Scope, group
+from umavez.cli.records.bulk import Before, Count, Wanted, Where, decide_all
+from umavez.cli.records.command import group
 from umavez.cli.records.outcome import MAX_BODY, AsWritten, response_text, result_text, sealed
+from umavez.console.bulk import FREE, HAPPENED
 from umavez.core.key import Key
 from umavez.core.policy import Answer, Happened, NotHappened
 from umavez.core.resolution import AlreadySettled
 from umavez.errors import ConfigurationError, NotStorable, UmavezError
 
+Scope = Annotated[str | None, typer.Argument(metavar="SCOPE", help="Whose operation it is.")]
+OperationName = Annotated[str | None, typer.Argument(metavar="OPERATION", help="What the operation is called.")]
+KeyValue = Annotated[
+    str | None, typer.Argument(metavar="KEY", help="Which one. Write -- before a key that begins with -.")
+]
 Override = Annotated[bool, typer.Option("--override", help="Also when the record has an outcome already.")]
 
 
@@ -27,11 +34,11 @@ def add(app: typer.Typer) -> None:  # noqa: ARG001 -- every group is added the s
 
 
 def resolve(
-    scope: Scope,
-    operation: OperationName,
-    key: KeyValue,
     by: By,
     reason: Reason,
+    scope: Scope = None,
+    operation: OperationName = None,
+    key: KeyValue = None,
     happened: Annotated[
         str | None,
         typer.Option(
@@ -52,6 +59,9 @@ def resolve(
         typer.Option(metavar="'NAME: VALUE'", help="With --status: a header of the response; may be repeated."),
     ] = None,
     not_happened: Annotated[bool, typer.Option("--not-happened", help="It did not: free its key.")] = False,
+    where: Where = None,
+    count: Count = None,
+    before: Before = None,
     override: Override = False,
     keep: Annotated[
         float,
@@ -73,12 +83,21 @@ def resolve(
           --by ana --reason "the bank has nothing"
       umavez records resolve loja/ana "POST /orders" k-1 --status 201 --body '{"id": 7}' \\
           --header "location: /orders/7" --by ana --reason "order 7 is there"
+      umavez records resolve --where "status:unknown op:charge error:Timeout" --not-happened \\
+          --by ana --reason "the bank has none of them"
     """
     if (happened is not None) + (status is not None) + not_happened != 1:
         raise ConfigurationError("Pass either --happened JSON, --status CODE for an HTTP request, or --not-happened.")
     if status is None and (body is not None or header):
         raise ConfigurationError("--body and --header belong to a response; pass its --status too.")
-    name = Key(scope, operation, key)
+    if where is not None:
+        _refuse_named(scope, override=override)
+        said = {"result": happened or "", "body": body or "", "headers": "\n".join(header or [])}
+        said |= {} if status is None else {"status": str(status)}
+        action = FREE if not_happened else HAPPENED
+        decide_all(existing_url(store), Wanted(where, count, before, action, by, reason, said))
+        return
+    name = _named(scope, operation, key)
     answer: Answer = NotHappened()
     if happened is not None:
         answer = Happened(result_text(happened, name))
@@ -89,24 +108,44 @@ def resolve(
 
 
 def release(
-    scope: Scope,
-    operation: OperationName,
-    key: KeyValue,
     by: By,
     reason: Reason,
+    scope: Scope = None,
+    operation: OperationName = None,
+    key: KeyValue = None,
+    where: Where = None,
+    count: Count = None,
+    before: Before = None,
     override: Override = False,
     store: StoreUrl = None,
 ) -> None:
     """Free a key, so that the next who asks runs its operation.
 
     \b
-    Example:
+    Examples:
       umavez records release loja charge order-42 --by ana --reason "the card was replaced"
+      umavez records release --where "status:failed op:charge age:<1d" --by ana --reason "the bank is back"
     """
-    name = Key(scope, operation, key)
-    with Once(existing_url(store), scope=scope) as once:
+    if where is not None:
+        _refuse_named(scope, override=override)
+        decide_all(existing_url(store), Wanted(where, count, before, FREE, by, reason))
+        return
+    name = _named(scope, operation, key)
+    with Once(existing_url(store), scope=name.scope) as once:
         release_key(once, name, by, reason, override=override)
     print(f"{name} is free to run again.")
+
+
+def _named(scope: str | None, operation: str | None, key: str | None) -> Key:
+    """The key that the words name. Raises ConfigurationError unless all three do."""
+    if scope is None or operation is None or key is None:
+        raise ConfigurationError("Name one record by SCOPE OPERATION KEY, or many by --where SEARCH.")
+    return Key(scope, operation, key)
+
+
+def _refuse_named(scope: str | None, *, override: bool) -> None:
+    if scope is not None or override:
+        raise ConfigurationError("--where stands alone: no record is named beside it, and nothing is overridden.")
 
 
 def _decide(url: str, key: Key, answer: Answer, by: str, reason: str, *, override: bool, keep: float) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from umavez.cli.options import AsJson, OlderThan, StoreUrl, open_to_look
-from umavez.cli.paging import After, Limit, NewestFirst, select
+from umavez._sync.once import Once
+from umavez.cli.options import AsJson, OlderThan, StoreUrl, existing_url, open_to_look
+from umavez.cli.paging import After, Limit, NewestFirst, Selection, select
 from umavez.cli.records import view as records_view
+from umavez.cli.table import columns
+from umavez.cli.watching import Watch, watched
+from umavez.console.books import Books, Count
 from umavez.core.key import Key
 from umavez.core.record import Query, Status
 from umavez.core.resolution import NoSuchRecord
@@ -19,6 +25,7 @@ group = typer.Typer(no_args_is_help=True, help="List, show, resolve and release 
 Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="Whose operation it is.")]
 OperationName = Annotated[str, typer.Argument(metavar="OPERATION", help="What the operation is called.")]
 KeyValue = Annotated[str, typer.Argument(metavar="KEY", help="Which one. Write -- before a key that begins with -.")]
+COUNTED = {"unknown": "unknown", "lapsed": "holder gone", "failed": "failed, begun within the hour"}
 
 
 def add(app: typer.Typer) -> None:
@@ -26,6 +33,7 @@ def add(app: typer.Typer) -> None:
     app.add_typer(group, name="records")
     group.command("list")(list_records)
     group.command("show")(show_record)
+    group.command("count")(count_records)
 
 
 def list_records(
@@ -39,28 +47,55 @@ def list_records(
     lapsed: Annotated[bool, typer.Option("--lapsed", help="Only what is pending and whose holder is gone.")] = False,
     limit: Limit = 100,
     after: After = None,
-    newest_first: NewestFirst = False,
+    newest_first: NewestFirst = True,
+    watch: Watch = None,
     as_json: AsJson = False,
 ) -> None:
-    """List records, the oldest first unless told otherwise. Results are never part of the list.
+    """List records, the newest first unless told otherwise. Results are never part of the list.
 
     \b
     Examples:
       umavez records list --status unknown
       umavez records list --scope loja --operation charge --older-than 2h
       umavez records list --lapsed --json | jq -r '.records[].idempotency_key'
+      umavez records list --status pending --watch 2s
     """
     age = None if older_than is None else int(older_than * 1000)
+    query = Query(scope, operation, key, process_instance, status, age, lapsed, limit, after, newest_first)
     with open_to_look(store) as records:
-        found = select(
-            records,
-            Query(scope, operation, key, process_instance, status, age, lapsed, limit, after, newest_first),
-        )
+        watched(watch, lambda: _print(select(records, query), as_json=as_json))
+
+
+def _print(found: Selection, *, as_json: bool) -> None:
     if as_json:
         brief = [records_view.brief(record) for record in found.records]
         print(json.dumps({"records": brief, "more": found.next is not None, "next": found.next}, indent=2))
     else:
         records_view.print_list(found)
+
+
+def count_records(store: StoreUrl = None, watch: Watch = None, as_json: AsJson = False) -> None:
+    """Count what somebody should look at, as far as an index leads: unknown, holder gone, failed within the hour.
+
+    \b
+    Examples:
+      umavez records count
+      umavez records count --watch 5s
+    """
+    url = existing_url(store)
+    with Once(url, scope="umavez.console") as once, closing(Books(once, url)) as books:
+        watched(watch, lambda: _print_counts({name: books.number(name) for name in COUNTED}, as_json=as_json))
+
+
+def _print_counts(counts: dict[str, Count], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({name: {"number": count.number, "more": count.more} for name, count in counts.items()}))
+        return
+    table = columns("STATE|", "RECORDS>")
+    for name, count in counts.items():
+        number = "-" if count.number is None else f"{count.number:,}{'+' if count.more else ''}"
+        table.add_row(COUNTED[name], number)
+    Console().print(table)
 
 
 def show_record(

@@ -50,7 +50,7 @@ def list_tokens(
     state: Annotated[TokenState | None, typer.Option(case_sensitive=False, help="Only in this state.")] = None,
     limit: Limit = 100,
     after: After = None,
-    newest_first: NewestFirst = False,
+    newest_first: NewestFirst = True,
     as_json: AsJson = False,
 ) -> None:
     """List the tokens for a purpose, of an owner, or both, oldest first. Payloads are never part of the list.
