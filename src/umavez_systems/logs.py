@@ -17,10 +17,12 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from umavez import Event
+from umavez.messaging import MessageObserver
+from umavez.observe.audit import trace_fields
 
 
 class Lines(logging.Formatter):
-    """One line for each event, which begins with its time."""
+    """One line for each event, which begins with its time, and ends with its trace where it is part of one."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -28,6 +30,11 @@ class Lines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the library's name
+        """The line, without what an error adds to it."""
+        line, traced = super().formatMessage(record), trace_fields()
+        return line if not traced or hasattr(record, "trace_id") else f"{line} trace_id={traced['trace_id']}"
 
 
 LINES: dict[str, Any] = {
@@ -41,17 +48,26 @@ LINES: dict[str, Any] = {
 
 
 def installed() -> bool:
-    """Whether OpenTelemetry can be imported."""
-    return find_spec("opentelemetry") is not None and find_spec("opentelemetry.trace") is not None
+    """Whether OpenTelemetry can be imported, with what records spans: without that, nothing is asked of it."""
+    return all(find_spec(name) is not None for name in ("opentelemetry", "opentelemetry.trace", "opentelemetry.sdk"))
 
 
 def observers() -> tuple[Callable[[Event], None], ...]:
-    """What puts the engine's events on the current span; nothing where OpenTelemetry is not installed."""
+    """What gives each attempt a span; nothing where OpenTelemetry is not installed."""
     if not installed():
         return ()
     from umavez.observe.tracing import Tracing  # noqa: PLC0415  # needs umavez[tracing]
 
     return (Tracing(),)
+
+
+def message_observers() -> tuple[MessageObserver, ...]:
+    """What carries traces with messages; nothing where OpenTelemetry is not installed."""
+    if not installed():
+        return ()
+    from umavez.observe.tracing import MessageTracing  # noqa: PLC0415  # needs umavez[tracing]
+
+    return (MessageTracing(),)
 
 
 def install(app: FastAPI) -> None:

@@ -145,7 +145,8 @@ async def ready(request: Request) -> Response:
 async def _run_mailing(carrier: Carrier, stop: asyncio.Event) -> None:
     """Relay, worker and recovery of mailing inside this process, where the settings say so."""
     if parts := carrier.settings.mailing_parts:
-        await Service(carrier.mailing, relay="relay" in parts, worker="worker" in parts).run(stop)
+        observers = carrier.message_observers
+        await Service(carrier.mailing, relay="relay" in parts, worker="worker" in parts, observers=observers).run(stop)
 
 
 async def _sweep_for_ever(carrier: Carrier) -> None:

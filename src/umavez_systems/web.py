@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from umavez import Event, Once
 from umavez.http import KeyFormat, collect_body
 from umavez.observe.audit import AuditLog
-from umavez.observe.metrics import Metrics, StoreMetrics, scraped
+from umavez.observe.metrics import MessageMetrics, Metrics, StoreMetrics, scraped
 from umavez_systems import logs
 from umavez_systems.corridas.fleet import Most
 from umavez_systems.corridas.operations import Corridas, Rules
@@ -47,6 +47,7 @@ class Carrier:
             AuditLog(),
             *logs.observers(),
         )
+        self.message_observers = (MessageMetrics(self.registry), *logs.message_observers())
         self.once = Once(self.database.store_url, scope="umavez", observers=self.observers)
         StoreMetrics(self.once.store, self._asked, url=self.database.store_url)
         self.principals = Principals(settings.principals)

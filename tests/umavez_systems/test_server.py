@@ -107,7 +107,7 @@ def _eventually_by_both(address: str) -> None:
         assert httpx.get(f"{address}/health", timeout=60).status_code == 200
 
 
-def test_x_05_a_request_is_a_span_with_the_engines_events_on_it(client: httpx.Client) -> None:
+def test_x_05_a_request_is_a_span_and_so_is_the_attempt_inside_it(client: httpx.Client) -> None:
     exporter = InMemorySpanExporter()
     provider = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
@@ -127,7 +127,8 @@ def test_x_05_a_request_is_a_span_with_the_engines_events_on_it(client: httpx.Cl
     # Frameworks may put spans of their own below it; the caller's trace holds them all.
     told = [each for each in exporter.get_finished_spans() if each.context and each.context.trace_id == TRACE]
     assert span in told
-    assert [event.name for each in told for event in each.events] == ["umavez.succeeded"]
+    attempt = next(each for each in told if each.name == "umavez submeter_proposta")
+    assert (attempt.attributes or {})["umavez.outcome"] == "succeeded"
 
 
 def test_metrics_are_closed_where_the_systems_are(database: str, serving: Any) -> None:

@@ -21,6 +21,7 @@ from umavez.messaging.consumer import Consumer, ConsumerSettings
 from umavez.messaging.database import Database
 from umavez.messaging.local import LocalBroker
 from umavez.messaging.message import Message, message_id
+from umavez.messaging.observing import MessageObserver
 from umavez.messaging.relay import Relay, RelaySettings
 from umavez.messaging.stopping import stop_on_signals
 
@@ -40,6 +41,7 @@ __all__ = [
     "Inbox",
     "LocalBroker",
     "Message",
+    "MessageObserver",
     "Outbox",
     "Poison",
     "Relay",

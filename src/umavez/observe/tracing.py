@@ -1,25 +1,10 @@
-"""Traces: events on the current OpenTelemetry span. Needs umavez[tracing]; nearly free without a tracer."""
+"""Traces with OpenTelemetry. Needs umavez[tracing]; without an SDK in the process nothing is recorded.
 
-from __future__ import annotations
+Once(url, scope="shop", observers=[Tracing()])
+Outbox(observers=[MessageTracing()])    # and so for Relay and Consumer
+"""
 
-from opentelemetry import trace
+from umavez.observe.message_spans import MessageTracing
+from umavez.observe.spans import Tracing
 
-from umavez.engine.outcome import Event
-from umavez.observe.audit import short
-
-
-class Tracing:
-    """Adds each event to the span that is current where it happens."""
-
-    def __call__(self, event: Event) -> None:
-        """Add one event. Does nothing where no span is recording."""
-        span = trace.get_current_span()
-        if not span.is_recording():
-            return
-        attributes: dict[str, str | int] = {
-            "umavez.operation": event.key.operation,
-            "umavez.key": short(event.key),
-            "umavez.attempt": event.attempt,
-        }
-        span.add_event(f"umavez.{event.kind}", attributes)
-        span.set_attribute("umavez.replayed", event.kind == "replayed")
+__all__ = ["MessageTracing", "Tracing"]

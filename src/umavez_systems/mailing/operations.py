@@ -13,6 +13,7 @@ from typing import Any
 from umavez import Once
 from umavez.messaging import Message, Outbox
 from umavez_systems.database import Connection, Database, Row
+from umavez_systems.logs import message_observers
 from umavez_systems.mailing import database as tables
 from umavez_systems.mailing.domain import (
     ENDED,
@@ -80,7 +81,7 @@ class Mailings:
         self.dialect = tables.Dialect(database)
         self.storage = storage
         self.rules = rules
-        self._outbox = Outbox()
+        self._outbox = Outbox(observers=message_observers())
 
     def upload(self, principal: str, wish: Upload, spool: Spool) -> tuple[Row, bool]:
         """The mailing of this file, and whether it is new: row, stored file and message, or none of them."""

@@ -6,10 +6,19 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Iterable
 
 from umavez import StoreError
 from umavez.concurrency import ThreadPool
-from umavez.messaging import Broker, Consumer, ConsumerSettings, LocalBroker, Relay, RelaySettings
+from umavez.messaging import (
+    Broker,
+    Consumer,
+    ConsumerSettings,
+    LocalBroker,
+    MessageObserver,
+    Relay,
+    RelaySettings,
+)
 from umavez.messaging import Database as Messages
 from umavez_systems.mailing.assembly import Mailing
 from umavez_systems.mailing.domain import SUBSCRIBER, TOPIC
@@ -37,7 +46,10 @@ def open_broker(url: str, messages: Messages, prefix: str, lease: float) -> Brok
 class Service:
     """What runs beside the routes. Each part may run elsewhere instead."""
 
-    def __init__(self, mailing: Mailing, *, relay: bool, worker: bool) -> None:
+    def __init__(
+        self, mailing: Mailing, *, relay: bool, worker: bool, observers: Iterable[MessageObserver] = ()
+    ) -> None:
+        self._observers = tuple(observers)
         self._mailing = mailing
         self._relay = relay
         self._worker = worker
@@ -57,7 +69,7 @@ class Service:
                     tasks.create_task(self._recover(stop))
                 if self._relay:
                     lanes = RelaySettings(lanes=1, poll=0.3)
-                    tasks.create_task(Relay(messages, broker, lanes).run(stop))
+                    tasks.create_task(Relay(messages, broker, lanes, observers=self._observers).run(stop))
         finally:
             await broker.close()
             await messages.close()
@@ -67,7 +79,12 @@ class Service:
         provider = open_provider(self._mailing.settings, self._mailing.cases.database)
         worker = Worker(self._mailing, provider, self._threads.run, stop)
         consumer = Consumer(
-            broker, SUBSCRIBER, [TOPIC], worker.handle, ConsumerSettings(parallel=AT_ONCE, renew=self._lease / 3)
+            broker,
+            SUBSCRIBER,
+            [TOPIC],
+            worker.handle,
+            ConsumerSettings(parallel=AT_ONCE, renew=self._lease / 3),
+            observers=self._observers,
         )
         try:
             await consumer.run(stop)
