@@ -157,11 +157,13 @@ def test_a_trace_goes_from_the_outbox_through_the_relay_into_the_handlers_inbox(
         asyncio.run(_carry(url, once, messages, traced))
 
     request, create, send = traced.one("request"), traced.one("create paid"), traced.one("send paid")
-    process, attempt = traced.one("process paid"), traced.one("umavez paid")
+    process, attempt, settle = traced.one("process paid"), traced.one("umavez paid"), traced.one("settle paid")
     assert [span.kind for span in (create, send, process)] == [SpanKind.PRODUCER, SpanKind.CLIENT, SpanKind.CONSUMER]
     assert create.parent.span_id == request.context.span_id
     assert [link.context.span_id for link in send.links] == [create.context.span_id]
     assert process.parent.span_id == create.context.span_id
+    assert (settle.kind, settle.attributes["umavez.outcome"]) == (SpanKind.CLIENT, "finish")
+    assert [link.context.span_id for link in settle.links] == [create.context.span_id]
     assert attempt.parent.span_id == process.context.span_id
     assert {span.context.trace_id for span in (request, create, process, attempt)} == {request.context.trace_id}
     told = process.attributes

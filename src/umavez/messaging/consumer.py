@@ -209,12 +209,14 @@ class Consumer:
         self._observers.handled(tokens, "away" if excused else "dead" if hopeless else "failed", error)
         while True:
             try:
-                if excused:
-                    await subscription.wait_out(delivery, self._settings.outage.pause(excused))
-                elif hopeless:
-                    await subscription.bury(delivery, reason)
-                else:
-                    await subscription.postpone(delivery, backoff.pause(delivery.attempts), reason)
+                how = "wait out" if excused else "bury" if hopeless else "postpone"
+                with self._observers.settling(self._subscriber, (delivery,), how):
+                    if excused:
+                        await subscription.wait_out(delivery, self._settings.outage.pause(excused))
+                    elif hopeless:
+                        await subscription.bury(delivery, reason)
+                    else:
+                        await subscription.postpone(delivery, backoff.pause(delivery.attempts), reason)
                 return
             except DatabaseAway as away:
                 # Left as it is, it would come again when its lease lapses, and this attempt would count.
@@ -243,7 +245,8 @@ class Consumer:
             if not finished:
                 return
             try:
-                await subscription.finish(finished)
+                with self._observers.settling(self._subscriber, finished, "finish"):
+                    await subscription.finish(finished)
                 return
             except DatabaseAway as away:
                 log.warning("%d deliveries are marked as done when the database is back: %s", len(finished), away)

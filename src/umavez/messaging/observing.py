@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from umavez.messaging.broker import Delivery
 from umavez.messaging.message import Message
 
 T = TypeVar("T")
@@ -30,6 +32,12 @@ class MessageObserver:
 
     def handled(self, token: Any, outcome: str, error: BaseException | None) -> None:
         """It has ended: done, failed, away (something it needs was not there) or dead (it is put aside)."""
+
+    def settling(self, subscriber: str, messages: Sequence[Message], how: str) -> object:
+        """The broker is told what became of deliveries: finish, postpone, wait out or bury. It comes back as above."""
+
+    def settled(self, token: Any, error: BaseException | None) -> None:
+        """The broker has taken it down, or not, because of `error`: they come again."""
 
 
 class MessageObservers:
@@ -66,6 +74,24 @@ class MessageObservers:
         """The handler has ended."""
         for observer, token in zip(reversed(self._all), reversed(tokens), strict=False):
             _kept(observer.handled, token, outcome, error)
+
+    @contextmanager
+    def settling(self, subscriber: str, deliveries: Sequence[Delivery], how: str) -> Iterator[None]:
+        """Around what tells the broker of the fate of deliveries."""
+        if not self._all:
+            yield
+            return
+        messages = [delivery.message for delivery in deliveries]
+        tokens = [_kept(observer.settling, subscriber, messages, how) for observer in self._all]
+        trouble: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:
+            trouble = error
+            raise
+        finally:
+            for observer, token in zip(self._all, tokens, strict=True):
+                _kept(observer.settled, token, trouble)
 
 
 def _kept(tell: Callable[..., T], *words: Any) -> T | None:

@@ -21,7 +21,7 @@ from umavez.messaging.observing import MessageObserver
 EACH = 100
 """Messages written at once, above which one span stands for all of them."""
 LINKS = 128
-"""Messages of one batch that a `send` is linked to."""
+"""Messages of one batch that a span is linked to."""
 ROOM = 1024
 """Bytes that the headers of the trace may take; a message that has no such room goes without them."""
 
@@ -74,8 +74,8 @@ class MessageTracing(MessageObserver):
     def sending(self, messages: Sequence[Message]) -> tuple[trace.Span | None, float, str | None]:
         """A relay hands these over; the span is linked to those that created them."""
         topic = _topic(messages)
-        links = [trace.Link(found) for message in messages[:LINKS] if (found := _creator(message)).is_valid]
-        return self._begun("send", topic, trace.SpanKind.CLIENT, messages, links), time.perf_counter(), topic
+        span = self._begun("send", topic, trace.SpanKind.CLIENT, messages, _links(messages))
+        return span, time.perf_counter(), topic
 
     def sent(self, token: Any, published: Sequence[Message], error: BaseException | None) -> None:
         """It is over."""
@@ -114,6 +114,24 @@ class MessageTracing(MessageObserver):
             token.span.set_attribute("umavez.outcome", outcome)
         _end(token.span, error)
 
+    def settling(self, subscriber: str, messages: Sequence[Message], how: str) -> tuple[trace.Span | None, float, Any]:
+        """The broker is told of their fate; linked to those that created them."""
+        topic = _topic(messages)
+        span = self._begun("settle", topic, trace.SpanKind.CLIENT, messages, _links(messages))
+        about = self._about("settle", topic) | {"messaging.consumer.group.name": subscriber}
+        if span is not None:
+            span.set_attributes({"messaging.consumer.group.name": subscriber, "umavez.outcome": how})
+        return span, time.perf_counter(), about
+
+    def settled(self, token: Any, error: BaseException | None) -> None:
+        """It was told, or could not be."""
+        if token is None:
+            return
+        span, began, about = token
+        told = about | ({} if error is None else {"error.type": error_type(error)})
+        self._operations.record(time.perf_counter() - began, told)
+        _end(span, error)
+
     def _begun(
         self,
         operation: str,
@@ -146,6 +164,10 @@ def _topic(messages: Sequence[Message]) -> str | None:
     """The one topic of all of them; None where there are several."""
     topics = {message.topic for message in messages}
     return topics.pop() if len(topics) == 1 else None
+
+
+def _links(messages: Sequence[Message]) -> list[trace.Link]:
+    return [trace.Link(found) for message in messages[:LINKS] if (found := _creator(message)).is_valid]
 
 
 def _creator(message: Message) -> trace.SpanContext:
