@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from tests.http.conftest import bench
 from umavez.failures import retry_after
@@ -91,10 +92,13 @@ def test_the_key_is_on_disk_before_the_first_byte_is_sent(journal: Journal, tmp_
 )
 def test_a_keyed_request_is_repeated_with_its_key(trouble: Reply, journal: Journal) -> None:
     far = Far(trouble, trouble, httpx.Response(201))
-    with client(far, journal) as http:
+    tracer = TracerProvider().get_tracer("test")
+    with client(far, journal) as http, tracer.start_as_current_span("charge") as span:
         assert http.post("/charges", json={"a": 1}).status_code == 201
     assert len(far.keys) == 3
     assert len(set(far.keys)) == 1
+    told: Any = span
+    assert told.attributes["http.request.resend_count"] == 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import httpx
 
 from umavez.http.client.keys import Journal
 from umavez.http.client.retrying import Retrying, may_matter
-from umavez.http.client.transport import KEYED, Keys, after_response, is_safe, on_end
+from umavez.http.client.transport import KEYED, Keys, after_response, is_safe, on_end, tell_resends
 from umavez.http.client.writing import async_written
 
 
@@ -42,6 +42,8 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
         began, sent = time.monotonic(), 0
         while True:
             sent += 1
+            if sent > 1:
+                tell_resends(sent - 1)
             try:
                 response = await self._transport.handle_async_request(request)
                 if may_matter(response.status_code):

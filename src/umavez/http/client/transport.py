@@ -10,6 +10,7 @@ transports are in `_async.py`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -78,6 +79,13 @@ class Keys:
     def finish(self, entry: Entry, status: int) -> None:
         """Keep that the answer was heard to its end."""
         self.journal.finish(entry.intent, status)
+
+
+def tell_resends(number: int) -> None:
+    """Tell the caller's span, where it has one, how often its request was sent again."""
+    tracing = sys.modules.get("opentelemetry.trace")
+    if tracing is not None:
+        tracing.get_current_span().set_attribute("http.request.resend_count", number)
 
 
 def is_safe(request: httpx.Request) -> bool:
