@@ -129,6 +129,7 @@ BACKENDS = {
     "mysql": ("umavez.stores.mariadb.store", "mariadb"),
     "redis": ("umavez.stores.redis.store", "redis"),
     "rediss": ("umavez.stores.redis.store", "redis"),
+    "redis+sentinel": ("umavez.stores.redis.store", "redis"),
 }
 
 

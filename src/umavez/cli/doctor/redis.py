@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import redis
 
 from umavez.cli.doctor.findings import Examination, Finding, Level, Rule, clock_finding, judged
 from umavez.cli.options import scrubbed, shown
+from umavez.errors import StoreUnavailable
 from umavez.stores.redis.connection import connect
+from umavez.stores.redis.url import Address, address_of
 
 PRODUCT = "Redis"
 
@@ -40,9 +43,24 @@ def examine(url: str) -> Examination:
     """What the server at `url` says. Never raises for a server that is not there: `problem` tells."""
     try:
         with closing(connect(url)) as client:
-            return _ask(client, shown(url))
-    except (redis.RedisError, OSError) as error:
+            examination = _ask(client, shown(url))
+    except (redis.RedisError, StoreUnavailable, OSError) as error:
         return Examination(shown(url), PRODUCT, problem=scrubbed(str(error), url))
+    return replace(examination, findings=(*sentinel_findings(address_of(url)), *examination.findings))
+
+
+def sentinel_findings(address: Address) -> list[Finding]:
+    """What a failover by sentinels can lose."""
+    if not address.sentinels:
+        return []
+    if not address.wait:
+        advice = (
+            "A failover loses what no replica has received, and those operations run again: add wait=1, which makes it"
+            " rare, and use a SQL store for what must not."
+        )
+        return [Finding("sentinel", "no replica is waited for", Level.DANGER, advice)]
+    advice = "It is best effort: replicas that received a record may lose it too. Use a SQL store for what must not."
+    return [Finding("sentinel", f"{address.wait} waited for", Level.WARNING, advice)]
 
 
 def _ask(client: Any, url: str) -> Examination:

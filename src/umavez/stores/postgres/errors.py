@@ -46,6 +46,11 @@ class NoReply(psycopg.OperationalError):
 
 def not_reached(error: Exception) -> StoreUnavailable:
     """No connection: nothing was sent."""
+    if "unsupported startup parameter" in str(error):
+        return StoreUnavailable(
+            "A pooler refuses the settings that a connection is opened with; set ignore_startup_parameters = options"
+            " in PgBouncer and run ALTER ROLE name SET lock_timeout = '800ms', or connect past it."
+        )
     return StoreUnavailable(
         f"PostgreSQL cannot be reached ({_first_line(error)}); check the URL and the server.",
         waited=isinstance(error, errors.ConnectionTimeout),

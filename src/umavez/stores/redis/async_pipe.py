@@ -19,6 +19,7 @@ from umavez.concurrency.after_fork import reset_after_fork
 from umavez.errors import StoreError
 from umavez.stores.redis.errors import not_opened, uncertain, unreachable
 from umavez.stores.redis.handshake import admit, greeting
+from umavez.stores.redis.sentinel import async_located
 from umavez.stores.redis.url import Address
 
 FLIGHT = 12
@@ -33,6 +34,8 @@ class AsyncPipe:
         self._address = address
         self._wire: AsyncWire | None = None
         self._opening: asyncio.Task[AsyncWire] | None = None
+        self.opened = 0
+        """How often a connection was opened: who compares before and after knows whether it was the same one."""
         reset_after_fork(self)
 
     def call(self, command: bytes) -> Awaitable[Any]:
@@ -59,6 +62,7 @@ class AsyncPipe:
         # Asking for the exception also marks it as seen, for when every waiting task was cancelled.
         if not opening.cancelled() and opening.exception() is None:
             self._wire = opening.result()
+            self.opened += 1
 
     def distrust(self) -> None:
         """Let nobody use the connection again."""
@@ -201,6 +205,7 @@ class AsyncWire(asyncio.Protocol):
 async def _open(address: Address) -> AsyncWire:
     """A wire on which the server has accepted the greeting. Raises StoreUnavailable or ConfigurationError."""
     loop = asyncio.get_running_loop()
+    address = await async_located(address)
     name = address.host if address.tls else None
     try:
         async with asyncio.timeout(address.connect_timeout):

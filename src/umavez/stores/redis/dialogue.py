@@ -42,10 +42,13 @@ REFUSALS = frozenset(
         "MOVED",
         "NOAUTH",
         "NOREPLICAS",
-        "READONLY",
     )
 )
 """Error codes that Redis, or the script, gives before anything is written."""
+
+
+class Demoted(StoreUnavailable):
+    """The server is a replica now and wrote nothing: the connection is of no more use."""
 
 
 class ForeignReply(Exception):
@@ -59,6 +62,9 @@ class Dialogues:
         self._where = str(address)
         self._prefix = address.prefix
         self._clock = clock
+        self._beat = packed("SET", f"{address.prefix}:beat", "1")
+        self._waiting = packed("WAIT", address.wait, int(address.timeout * 500))
+        self.wait = address.wait
         self.swaps = Swaps(address.prefix, clock)
 
     def read(self, key: Key) -> Dialogue[Seen]:
@@ -89,6 +95,23 @@ class Dialogues:
         if not isinstance(answer, list):
             raise ForeignReply
         return answer
+
+    def waited(self, reply: Swapped | Stale) -> Dialogue[None]:
+        """Have as many replicas as were asked for received everything up to `reply`. Raises StoreUncertain.
+
+        Redis waits for the last write of the connection. A stale swap wrote nothing, and what it shows may be known to
+        nobody else: a write of no meaning stands in for it.
+        """
+        if type(reply) is Stale:
+            self._checked((yield self._beat))
+        count = self._checked((yield self._waiting))
+        if not isinstance(count, int):
+            raise ForeignReply
+        if count < self.wait:
+            raise StoreUncertain(
+                f"{count} of {self.wait} replicas of Redis at {self._where} confirmed in time, so a failover could take"
+                " this back; send the same call again."
+            )
 
     def find(self, query: Query) -> Dialogue[list[Record]]:
         """See Store.find. A whole key is looked up; all else goes through the indexes."""
@@ -187,6 +210,8 @@ class Dialogues:
             return StoreUnavailable(
                 f"Redis at {self._where} is out of memory and wrote nothing; raise maxmemory or sweep."
             )
+        if code == "READONLY":
+            return Demoted(f"Redis at {self._where} is a replica now and wrote nothing; try again.")
         if code in REFUSALS:
             return StoreUnavailable(
                 f"Redis at {self._where} refused the command ({code}) and wrote nothing; try again."

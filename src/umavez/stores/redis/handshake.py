@@ -28,6 +28,8 @@ def greeting(address: Address) -> list[bytes]:
     if address.password is not None:
         words.append(("AUTH", address.username or "default", address.password))
     words.append(("SELECT", str(address.database)))
+    if address.sentinels:
+        words.append(("ROLE",))
     if address.strict:
         words.extend(("CONFIG", "GET", name) for name, _, _ in STRICT)
         words.append(("INFO", "replication"))
@@ -40,6 +42,8 @@ def admit(address: Address, replies: list[Any]) -> None:
     if address.password is not None:
         _refuse(address, replies.pop(0))
     _refuse(address, replies.pop(0))
+    if address.sentinels:
+        _admit_master(address, replies.pop(0))
     if address.strict:
         _admit_strict(address, replies)
 
@@ -47,6 +51,13 @@ def admit(address: Address, replies: list[Any]) -> None:
 def _refuse(address: Address, reply: Any) -> None:
     if isinstance(reply, ReplyError):
         raise _complaint(address, str(reply)) from reply
+
+
+def _admit_master(address: Address, reply: Any) -> None:
+    """Sentinels may name one that leads no more, and one that restarts says master until they tell it otherwise."""
+    _refuse(address, reply)
+    if not isinstance(reply, list) or reply[:1] != [b"master"]:
+        raise StoreUnavailable(f"Redis at {address} is not the master; the sentinels are asked again, so try again.")
 
 
 def _complaint(address: Address, text: str) -> ConfigurationError | StoreError:

@@ -24,6 +24,7 @@ from umavez.concurrency.after_fork import reset_after_fork
 from umavez.errors import StoreError
 from umavez.stores.redis.errors import not_opened, uncertain
 from umavez.stores.redis.handshake import admit, greeting
+from umavez.stores.redis.sentinel import located
 from umavez.stores.redis.url import Address
 
 MOST = 256
@@ -61,6 +62,8 @@ class Pipe:
         self._closing = False
         self._queue: list[_Ticket] = []
         self._wire: Wire | None = None
+        self.opened = 0
+        """How often a socket was opened: who compares before and after knows whether it was the same one."""
 
     def call(self, command: bytes) -> Any:
         """The reply to `command`: a value, or a ReplyError as a value. Raises StoreError."""
@@ -138,6 +141,7 @@ class Pipe:
         wire = self._wire
         if wire is None:
             wire = self._wire = _opened(self._address)
+            self.opened += 1
         try:
             return wire.exchange(commands)
         except (OSError, ProtocolError) as error:
@@ -222,6 +226,7 @@ class Wire:
 
 def _opened(address: Address) -> Wire:
     """A wire on which the server has accepted the greeting. Raises StoreUnavailable or ConfigurationError."""
+    address = located(address)
     commands = greeting(address)
     wire: Wire | None = None
     try:

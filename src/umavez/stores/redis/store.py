@@ -16,7 +16,12 @@ whole key is found directly.
 
 Keys are `{prefix}:…` with the braces, a hash tag: in a cluster all records of one prefix live on one node.
 The URL must name that node; redirections are not followed. Options: `prefix` (umavez), `strict` (0),
-`timeout` and `connect_timeout` (5 seconds), `ca` (PEM file, for rediss://).
+`timeout` and `connect_timeout` (5 seconds), `ca` (PEM file, for rediss://), `wait` (0): so many replicas must have
+received a write, or it is StoreUncertain.
+
+`redis+sentinel://host1,host2,host3/name` asks the sentinels for the master at every connection and makes sure that it
+says so itself. Still best effort: a failover loses what no replica has, and with `wait=1` what the replicas that had it
+lose, too.
 
 Written once, in `_async`; the store for threads is written from it.
 """

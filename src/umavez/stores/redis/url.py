@@ -1,14 +1,18 @@
-"""Address: what a redis:// or rediss:// URL says."""
+"""Address: what a redis://, rediss:// or redis+sentinel:// URL says."""
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from umavez.errors import ConfigurationError
 
-OPTIONS = ("prefix", "strict", "timeout", "connect_timeout", "ca")
+OPTIONS = ("prefix", "strict", "timeout", "connect_timeout", "ca", "wait")
+SENTINEL = "redis+sentinel"
+SENTINEL_SHAPE = "redis+sentinel://host1,host2,host3/name?wait=1"
+MOST = 16
+"""Sentinels in one URL, and replicas that can be waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +29,25 @@ class Address:
     strict: bool
     timeout: float
     connect_timeout: float
+    wait: int = 0
+    """How many replicas must have received a write before it counts as done."""
+    sentinels: tuple[tuple[str, int], ...] = ()
+    """Who knows where the master is; empty where the URL names the server itself."""
+    name: str = ""
+    """The sentinels' name for the master."""
+
+    def at(self, host: str, port: int) -> Address:
+        """The same, at the server that the sentinels named."""
+        return replace(self, host=host, port=port)
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"{self.host}:{self.port}" if self.host else f"{self.name} of the sentinels"
 
 
 def address_of(url: str) -> Address:
     """The address in `url`. Raises ConfigurationError, without repeating the URL, when a part is wrong."""
+    if url.startswith(f"{SENTINEL}:"):
+        return _behind_sentinels(url)
     try:
         parts = urlsplit(url)
         port = parts.port or 6379
@@ -55,7 +71,33 @@ def address_of(url: str) -> Address:
         strict=_flag(options.get("strict", "0")),
         timeout=_seconds("timeout", options),
         connect_timeout=_seconds("connect_timeout", options),
+        wait=_replicas(options.get("wait", "0")),
     )
+
+
+def _behind_sentinels(url: str) -> Address:
+    """The address of a master that sentinels know; nowhere yet."""
+    place, _, query = url.partition("://")[2].partition("?")
+    where, _, path = place.partition("/")
+    account, at, hosts = where.rpartition("@")
+    name, _, database = path.partition("/")
+    try:
+        parts = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        sentinels = tuple((part.hostname or "", part.port or 26379) for part in parts)
+    except ValueError as error:
+        raise ConfigurationError(f"The sentinels of the Redis URL cannot be read; write {SENTINEL_SHAPE}.") from error
+    if not name or len(sentinels) > MOST or not all(host for host, _ in sentinels):
+        raise ConfigurationError(f"The Redis URL names no sentinels or no master; write {SENTINEL_SHAPE}.")
+    address = address_of(f"redis://{account}{at}unknown/{database}" + (f"?{query}" if query else ""))
+    if address.strict:
+        raise ConfigurationError("strict=1 refuses a master with replicas, which sentinels have; leave it out.")
+    return replace(address, host="", port=0, sentinels=sentinels, name=unquote(name))
+
+
+def _replicas(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > MOST:
+        raise ConfigurationError(f"The Redis option wait is a number of replicas from 0 to {MOST}; write wait=1.")
+    return int(text)
 
 
 def _tagged(prefix: str) -> str:

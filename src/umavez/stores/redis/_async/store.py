@@ -12,12 +12,13 @@ from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis.async_pipe import AsyncPipe
 from umavez.stores.redis.command import SWAP
-from umavez.stores.redis.dialogue import Dialogue, Dialogues, ForeignReply
+from umavez.stores.redis.dialogue import Demoted, Dialogue, Dialogues, ForeignReply
 from umavez.stores.redis.url import address_of
 from umavez.stores.redis.value import quoted
 
 T = TypeVar("T")
 
+MOVED = "Redis was connected to anew before its replicas confirmed, so a failover could take this back; send it again."
 FOREIGN = "Redis answered another command than the one asked; the connection was closed and the write may stand."
 
 
@@ -39,14 +40,28 @@ class AsyncRedisStore:
         """Put `draft` where `expected` stands, in one command; see Store.swap."""
         stamp = quoted(draft.stamp)
         command = self._dialogues.swaps.swapping(expected, draft, stamp)
+        opened = self._pipe.opened
         try:
             reply = await self._pipe.call(command)
             if type(reply) is not list:
                 reply = await self._carry(self._dialogues.taught(SWAP, command, reply))
-            return self._dialogues.swapped(reply, draft, stamp)
+            answer = self._dialogues.swapped(reply, draft, stamp)
+            if self._dialogues.wait:
+                await self._waited(answer, opened)
         except ForeignReply as error:
             self._pipe.distrust()
             raise StoreUncertain(FOREIGN) from error
+        except Demoted:
+            self._pipe.distrust()
+            raise
+        return answer
+
+    async def _waited(self, answer: Swapped | Stale, opened: int) -> None:
+        """Wait for replicas. On another connection than the swap's it would tell of another one's writes."""
+        await self._carry(self._dialogues.waited(answer))
+        # A first call opens the connection itself; one more since then is one too many.
+        if self._pipe.opened > max(opened, 1):
+            raise StoreUncertain(MOVED)
 
     @async_sheltered
     async def sweep(self, limit: int, older_than: Millis = 0) -> int:
@@ -78,6 +93,9 @@ class AsyncRedisStore:
         except ForeignReply as error:
             self._pipe.distrust()
             raise StoreUncertain(FOREIGN) from error
+        except Demoted:
+            self._pipe.distrust()
+            raise
 
     async def _carry(self, dialogue: Dialogue[T]) -> T:
         try:
