@@ -211,7 +211,7 @@ class Dialogues:
                 f"Redis at {self._where} is out of memory and wrote nothing; raise maxmemory or sweep."
             )
         if code == "READONLY":
-            return Demoted(f"Redis at {self._where} is a replica now and wrote nothing; try again.")
+            return Demoted(f"Redis at {self._where} is a replica now (READONLY) and wrote nothing; try again.")
         if code in REFUSALS:
             return StoreUnavailable(
                 f"Redis at {self._where} refused the command ({code}) and wrote nothing; try again."
