@@ -63,6 +63,7 @@ def harm(doing: Callable[[Setting], None], gaps: list[float]) -> Harm:
     def harmed(setting: Setting, chance: random.Random, swarm: Swarm) -> Iterator[list[Phase]]:
         while True:
             time.sleep(chance.uniform(*LOAD))
+            setting.server.await_whole()
             stood = swarm.phases()
             before, silence = setting.server.primary(), Silence(setting.folder / "history")
             doing(setting)

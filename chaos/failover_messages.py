@@ -158,6 +158,7 @@ def _await_effects(setting: Setting, many: float) -> None:
 
 def _do(harm: str, setting: Setting, brokers: Brokers, chance: random.Random, report: Report) -> None:
     if harm == "failover":
+        setting.server.await_whole()
         before = setting.server.primary()
         setting.server.kill()
         setting.server.await_another(before)

@@ -38,6 +38,7 @@ class Breaker(threading.Thread):
         """Five times, or until ended."""
         try:
             while self.failovers < FAILOVERS and not self._ended.wait(self._chance.uniform(*PAUSES)):
+                self._cluster.await_whole()
                 before = self._cluster.primary()
                 self._cluster.kill()
                 self._cluster.await_another(before)

@@ -19,7 +19,7 @@ from tests.servers.cluster import Cluster
 def test_a_failover_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     try:
-        cluster = Cluster(os.getpid())
+        cluster = Cluster(os.getpid(), patience=45)
     except CannotStart as error:
         pytest.skip(str(error))
     try:

@@ -27,6 +27,8 @@ from tests.servers.wires import Loopback, Wires
 NODES = 3
 PATIENCE = 90.0
 """Seconds for the cluster to be whole; 8 to 11 were seen at the start, 6 to 8 after a kill, 35 after a lost node."""
+BEHIND = 1 << 19
+"""Bytes of log that a standby may lack and still count as following."""
 HOW_TO_GET_IT = (
     "a cluster needs etcd (apt install etcd-server), PostgreSQL's own programs, and Patroni 4 or newer: "
     "pip install 'patroni[etcd3,psycopg3]', or UMAVEZ_TEST_PATRONI=/path/to/patroni"
@@ -44,8 +46,9 @@ def patroni() -> list[str] | None:
 class Cluster:
     """A running cluster. It can be harmed like a private server, and in ways that only a cluster survives."""
 
-    def __init__(self, owner: int, commit: str = "on", *, wired: bool = False) -> None:
+    def __init__(self, owner: int, commit: str = "on", *, wired: bool = False, patience: float = PATIENCE) -> None:
         """`wired`: each node has a network of its own and can be cut off. Raises CannotStart."""
+        self._patience = patience
         programs, command, etcd = Postgres().locate(), patroni(), shutil.which("etcd")
         account = Postgres().account()
         if programs is None or command is None or etcd is None:
@@ -92,14 +95,14 @@ class Cluster:
         return running[0] if running else None
 
     def is_whole(self) -> bool:
-        """One leader, and every other member streams: "running" alone is not yet in the quorum."""
+        """One leader, and every other member streams closely: "running" alone is not yet in the quorum."""
         members = self.members()
         followers = [member for member in members.values() if member.get("role") != "leader"]
         return (
             len(members) == NODES
             and self.primary() is not None
             and len(followers) == NODES - 1
-            and all(one.get("state") == "streaming" and "standby" in str(one.get("role")) for one in followers)
+            and all(_follows(one) for one in followers)
         )
 
     def await_whole(self) -> None:
@@ -107,13 +110,13 @@ class Cluster:
         self._await(self.is_whole, "is not whole")
 
     def _await(self, met: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         while not met():
             ended = [f"{name} of {node.name}" for node in self.nodes for name in node.ended()]
             if ended and not self._down:
                 raise CannotStart(f"{' and '.join(ended)} ended: {self._logs()}")
             if time.monotonic() > deadline:
-                raise CannotStart(f"the cluster {what} after {PATIENCE:g} s: {self.members()} {self._logs()}")
+                raise CannotStart(f"the cluster {what} after {self._patience:g} s: {self.members()} {self._logs()}")
             time.sleep(0.2)
 
     def _logs(self) -> str:
@@ -183,6 +186,13 @@ class Cluster:
             node.kill()
         self.wires.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _follows(member: dict[str, Any]) -> bool:
+    """Whether a standby could take over: Patroni promotes none that is a megabyte behind."""
+    lag = member.get("lag", 0)
+    close = isinstance(lag, int) and lag < BEHIND
+    return close and member.get("state") == "streaming" and "standby" in str(member.get("role"))
 
 
 def _require_runnable(command: list[str], account: Account | None) -> None:

@@ -404,13 +404,14 @@ def test_a_lock_timeout_of_the_account_or_the_callers_own_wish_is_taken(postgres
         connection.close()
 
 
-def test_prepared_statements_that_were_forgotten_on_the_way_are_named(postgres_url: str) -> None:
+def test_prepared_statements_that_were_forgotten_on_the_way_are_sent_whole(postgres_url: str) -> None:
     connection = PostgresConnection(target_of(postgres_url))
-    assert connection.rows("SELECT 1", ()) == [(1,)]
-    connection._session.connection.execute("DEALLOCATE ALL")
+    assert connection.rows("SELECT $1::bigint", (1,)) == [(1,)]
+    session = connection._session
+    session.connection.execute("DEALLOCATE ALL")
 
-    with pytest.raises(StoreUnavailable, match="max_prepared_statements"):
-        connection.rows("SELECT 1", ())
-
-    assert connection.rows("SELECT 1", ()) == [(1,)]
+    assert connection.rows("SELECT $1::bigint", (2,)) == [(2,)]
+    session.connection.execute("DEALLOCATE ALL")
+    assert connection.rows("SELECT $1::bigint", (3,)) == [(3,)]
+    assert connection._session is session
     connection.close()

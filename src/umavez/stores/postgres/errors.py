@@ -102,7 +102,7 @@ def failed(error: Exception, lost: bool, key: Key | None = None) -> UmavezError:
     if isinstance(error, _UNPREPARED):
         return StoreUnavailable(
             f"PostgreSQL forgot a prepared statement ({_first_line(error)}); with PgBouncer in transaction mode use"
-            " version 1.21 or later with max_prepared_statements, or connect past it."
+            " version 1.21 or later with max_prepared_statements, prepare_threshold=None, or connect past it."
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreUnavailable(

@@ -7,8 +7,9 @@ once more on a new one: a swap that was done all the same is recognised by its s
 
 A server that is silent for longer than the time-out loses the session too, and the call is not sent again.
 
-Behind PgBouncer in transaction mode this needs `max_prepared_statements`, `ignore_startup_parameters = options` and a
-lock_timeout of the account's own, which is looked for when a session is opened.
+Behind PgBouncer this needs `ignore_startup_parameters = options` and a lock_timeout of the account's own, which is
+looked for when a session is opened. In transaction mode `max_prepared_statements` (1.21) keeps statements prepared;
+without it they are sent whole as soon as one is found to be missing, which costs the server a plan each time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.adapt import Transformer
-from psycopg.errors import DuplicatePreparedStatement
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
 from psycopg.pq.abc import PGconn, PGresult
 
 from umavez.core.key import Key
@@ -38,6 +39,7 @@ class AsyncPostgresConnection:
         self._conninfo = target.conninfo
         self._patience = target.timeout + GRACE
         self._session: AsyncSession | None = None
+        self._prepares = True
 
     async def rows(self, text: str, values: Sequence[Any], key: Key | None = None) -> list[Row]:
         """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`."""
@@ -59,11 +61,13 @@ class AsyncPostgresConnection:
     async def _run(self, text: str, values: Sequence[Any], key: Key | None) -> list[Row]:
         session = self._session or await self._open()
         try:
-            name = session.names.get(text)
-            if name is None:
-                name = await session.prepare(text)
-            session.pgconn.send_query_prepared(name, encoded(values), BINARY[: len(values)], 1)
-            return loaded(session.transformer, await session.exchange())
+            if self._prepares:
+                try:
+                    return await session.execute(text, encoded(values))
+                except InvalidSqlStatementName:
+                    # A pooler has put another server behind the session. Nothing was done; from now on say it all.
+                    self._prepares = False
+            return await session.say(text, encoded(values))
         except (psycopg.Error, UnicodeEncodeError) as error:
             failure = session.failure(error, key)
             self.drop()
@@ -112,6 +116,19 @@ class AsyncSession:
         self.names: dict[str, bytes] = {}
         self.transformer = Transformer(connection)
         self.readiness = AsyncReadiness(connection, patience)
+
+    async def execute(self, text: str, values: list[bytes | None]) -> list[Row]:
+        """The rows of a statement, which is prepared if it is not yet."""
+        name = self.names.get(text)
+        if name is None:
+            name = await self.prepare(text)
+        self.pgconn.send_query_prepared(name, values, BINARY[: len(values)], 1)
+        return loaded(self.transformer, await self.exchange())
+
+    async def say(self, text: str, values: list[bytes | None]) -> list[Row]:
+        """The same without preparing: planned each time, and whole for whatever server is behind a pooler."""
+        self.pgconn.send_query_params(text.encode(), values, None, BINARY[: len(values)], 1)
+        return loaded(self.transformer, await self.exchange())
 
     async def prepare(self, text: str) -> bytes:
         """Have the statement prepared; returns its name.

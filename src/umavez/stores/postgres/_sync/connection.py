@@ -8,8 +8,9 @@ once more on a new one: a swap that was done all the same is recognised by its s
 
 A server that is silent for longer than the time-out loses the session too, and the call is not sent again.
 
-Behind PgBouncer in transaction mode this needs `max_prepared_statements`, `ignore_startup_parameters = options` and a
-lock_timeout of the account's own, which is looked for when a session is opened.
+Behind PgBouncer this needs `ignore_startup_parameters = options` and a lock_timeout of the account's own, which is
+looked for when a session is opened. In transaction mode `max_prepared_statements` (1.21) keeps statements prepared;
+without it they are sent whole as soon as one is found to be missing, which costs the server a plan each time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import psycopg
 from psycopg import Connection
 from psycopg.adapt import Transformer
-from psycopg.errors import DuplicatePreparedStatement
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
 from psycopg.pq.abc import PGconn, PGresult
 
 from umavez.core.key import Key
@@ -39,6 +40,7 @@ class PostgresConnection:
         self._conninfo = target.conninfo
         self._patience = target.timeout + GRACE
         self._session: Session | None = None
+        self._prepares = True
 
     def rows(self, text: str, values: Sequence[Any], key: Key | None = None) -> list[Row]:
         """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`."""
@@ -60,11 +62,13 @@ class PostgresConnection:
     def _run(self, text: str, values: Sequence[Any], key: Key | None) -> list[Row]:
         session = self._session or self._open()
         try:
-            name = session.names.get(text)
-            if name is None:
-                name = session.prepare(text)
-            session.pgconn.send_query_prepared(name, encoded(values), BINARY[: len(values)], 1)
-            return loaded(session.transformer, session.exchange())
+            if self._prepares:
+                try:
+                    return session.execute(text, encoded(values))
+                except InvalidSqlStatementName:
+                    # A pooler has put another server behind the session. Nothing was done; from now on say it all.
+                    self._prepares = False
+            return session.say(text, encoded(values))
         except (psycopg.Error, UnicodeEncodeError) as error:
             failure = session.failure(error, key)
             self.drop()
@@ -113,6 +117,19 @@ class Session:
         self.names: dict[str, bytes] = {}
         self.transformer = Transformer(connection)
         self.readiness = Readiness(connection, patience)
+
+    def execute(self, text: str, values: list[bytes | None]) -> list[Row]:
+        """The rows of a statement, which is prepared if it is not yet."""
+        name = self.names.get(text)
+        if name is None:
+            name = self.prepare(text)
+        self.pgconn.send_query_prepared(name, values, BINARY[: len(values)], 1)
+        return loaded(self.transformer, self.exchange())
+
+    def say(self, text: str, values: list[bytes | None]) -> list[Row]:
+        """The same without preparing: planned each time, and whole for whatever server is behind a pooler."""
+        self.pgconn.send_query_params(text.encode(), values, None, BINARY[: len(values)], 1)
+        return loaded(self.transformer, self.exchange())
 
     def prepare(self, text: str) -> bytes:
         """Have the statement prepared; returns its name.
