@@ -22,6 +22,8 @@ from tests.servers.wires import enter
 
 LOAD = (0.5, 1.5)
 """Seconds of load before each harm."""
+UNSENT = 0.3
+"""Seconds in which the log reaches no standby before the primary is killed."""
 BOTH_BELIEVE = 5.0
 """Seconds that a cut lasts after another has taken over: the old one may still think that it leads."""
 NETWORKS = "networks"
@@ -78,6 +80,11 @@ def harm(doing: Callable[[Setting], None], gaps: list[float]) -> Harm:
 def killed(setting: Setting) -> None:
     """kill -9 for the primary's PostgreSQL."""
     setting.server.kill()
+
+
+def killed_unsent(setting: Setting) -> None:
+    """The same after a moment in which no standby heard of it: who does not wait for them has answered meanwhile."""
+    setting.server.kill_unsent(UNSENT)
 
 
 def node_killed(setting: Setting) -> None:
@@ -154,7 +161,7 @@ def _until_something_is_lost(setting: Setting, report: Report) -> Iterator[bool]
     job = engine_joined.prepared(setting)
     for _ in range(setting.count):
         with Swarm(job, engine_joined.work, 24, chance) as swarm:
-            next(harm(killed, [])(setting, chance, swarm))
+            next(harm(killed_unsent, [])(setting, chance, swarm))
         report.done += 1
         setting.advance(1)
         # What was only begun comes to its end first; what was answered and is gone is booked a second time then.
@@ -168,6 +175,7 @@ def _until_something_is_lost(setting: Setting, report: Report) -> Iterator[bool]
 
 TRIALS = (
     Trial("failover: joined, killed", on_a_cluster(joined, killed), ("cluster",), 2, 50, ("failovers", "keys")),
+    Trial("failover: joined, killed unsent", on_a_cluster(joined, killed_unsent), ("cluster",), 1, 10, ("failovers",)),
     Trial("failover: joined, switched over", on_a_cluster(joined, handed_over), ("cluster",), 1, 10, ("failovers",)),
     Trial("failover: joined, node lost", on_a_cluster(joined, node_killed), ("cluster",), 1, 5, ("failovers",)),
     Trial("failover: joined, frozen", on_a_cluster(joined, frozen), ("cluster",), 1, 3, ("failovers",)),

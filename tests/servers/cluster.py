@@ -126,6 +126,10 @@ class Cluster:
         """kill -9 for the primary's PostgreSQL and all its processes; Patroni finds out by itself."""
         self._leading().kill_postgres()
 
+    def kill_unsent(self, seconds: float) -> None:
+        """As `kill`, after `seconds` in which nothing of its log reached a standby."""
+        self._leading().kill_unsent(seconds)
+
     def kill_node(self) -> None:
         """The primary's whole machine is gone: PostgreSQL, Patroni and etcd. `restart` brings it back."""
         node = self._leading()

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -92,6 +93,12 @@ class Node:
         """kill -9 for PostgreSQL and all its processes."""
         self._signal(self._postgres(), signal.SIGKILL)
 
+    def kill_unsent(self, seconds: float) -> None:
+        """As `kill_postgres`, after `seconds` in which its log reached no standby, as over a slow network."""
+        self._signal([pid for pid in self._postgres() if _is_called(pid, b"walsender")], signal.SIGSTOP)
+        time.sleep(seconds)
+        self.kill_postgres()
+
     def kill(self) -> None:
         """kill -9 for everything."""
         # Patroni first: it would start PostgreSQL again.
@@ -129,6 +136,12 @@ class Node:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def _is_called(pid: int, word: bytes) -> bool:
+    with suppress(OSError):
+        return word in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def _below(pid: int) -> Iterator[int]:
