@@ -62,7 +62,7 @@ def test_one_command_makes_every_table_that_the_database_can_hold(command: Comma
 
     assert tables(url) >= TABLES
     assert (tables(url) >= OF_SYSTEMS) is not url.startswith("mariadb")
-    known = {"schema": 2, "messaging": messaging.VERSION, "sequences": sequences.VERSION}
+    known = {"schema": 2, "events": 1, "messaging": messaging.VERSION, "sequences": sequences.VERSION}
     assert versions(url).items() >= known.items()
     assert all(line.endswith(".") for line in said.splitlines())
     assert len(said.splitlines()) == 4

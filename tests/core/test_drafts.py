@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from umavez.core.drafts import Intent, claiming, drafted, settling
+from umavez.core.events import EventDraft
 from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.record import Draft, Record, Settled, Status
@@ -45,6 +46,7 @@ def test_a_settled_draft_says_each_thing_in_its_field() -> None:
         settled=Settled(True, "1"),
         error="reason",
         evidence="[1]",
+        event=EventDraft("adopted"),
     )
 
 

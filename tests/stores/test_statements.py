@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from umavez.core.events import MOST_EVENTS
 from umavez.stores import rows
 from umavez.stores.mariadb import statements as mariadb
 from umavez.stores.sqlite import statements as sqlite
@@ -60,3 +61,13 @@ def test_sqlite_takes_as_it_updates_but_for_the_beginning() -> None:
 )
 def test_sqlite_has_a_mark_for_each_value(text: str, marks: int) -> None:
     assert text.count("?") == marks
+
+
+@pytest.mark.parametrize("name", ["change", "take"])
+def test_mariadb_tells_in_the_change_it_belongs_to(name: str) -> None:
+    plain, telling = getattr(JOINED, name), getattr(JOINED, f"{name}_telling")
+
+    assert telling.replace(f" {mariadb.EVENT}", "") == plain
+    assert telling != plain
+    assert f"OFFSET {MOST_EVENTS})" in mariadb.EVENT
+    assert "umavez_events" not in plain

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Any, NoReturn, assert_never
 
 from umavez._async.attempt import AsyncAttempt, drive, swap_again
+from umavez._async.chronicle import announce, remark
 from umavez.concurrency.aside import AsyncAside, Late
 from umavez.concurrency.heartbeat import AsyncHeartbeats
 from umavez.concurrency.waiting import AsyncBell
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
 from umavez.core.drafts import claiming
+from umavez.core.events import MISMATCHED
 from umavez.core.flow import Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Answer, CannotTell, Happened, NotHappened
@@ -74,7 +77,7 @@ class AsyncAdmission:
         self._waiters: dict[bytes, AsyncBell] = {}
         self._aside = aside
         self._asides: dict[str, AsyncAside] = {}
-        self.heartbeats = AsyncHeartbeats()
+        self.heartbeats = AsyncHeartbeats(partial(announce, store))
 
     async def enter(self, plan: Plan, intent: Intent, store: AsyncStore | None = None) -> Entered:
         """What the caller may do. Raises the error that names why it may do nothing.
@@ -146,6 +149,9 @@ class AsyncAdmission:
             case Replay(record):
                 self._observe("replayed", key, record.attempt, 0.0, record.fence)
                 return record
+            case Mismatched():
+                await remark(store, key, MISMATCHED, 0, 0, STAMPS.owner())
+                return self._refuse(key, verdict)
             case _:
                 return self._refuse(key, verdict)
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
+from umavez._async.chronicle import remark
 from umavez.concurrency.locks import AsyncLock
 from umavez.core.drafts import checkpointing, doubting, failing, renewing, rerunning, settling
+from umavez.core.events import LOST
 from umavez.core.flow import Flow, Swap, SwapFlow, Swapped, SwapReply
 from umavez.core.key import Key
 from umavez.core.policy import named
@@ -284,7 +286,7 @@ class AsyncAttempt:
             except (StoreError, OperationInProgress) as error:
                 self._claim = await self._insisted(claim, draft, insistence or self._insistence, error)
             except ClaimLost:
-                raise self._losing() from None
+                raise await self._losing() from None
             self.renewed_at = sent_at
             if ends is not None:
                 self.done = True
@@ -312,9 +314,10 @@ class AsyncAttempt:
             raise UmavezError(f"This attempt at {self.plan.operation} is settled already.")
         raise ClaimLost(self.key)
 
-    def _losing(self) -> ClaimLost:
+    async def _losing(self) -> ClaimLost:
         self.lost = True
         self._observe("lost", self.key, self.number, 0.0, self.fence)
+        await remark(self._store, self.key, LOST, self.number, self.fence, self._owner)
         return ClaimLost(self.key)
 
     async def _insisted(self, claim: Claim, draft: Draft, insistence: Insistence, error: UmavezError) -> Claim:
@@ -333,7 +336,7 @@ class AsyncAttempt:
             except StoreError as again:
                 error = again
             except ClaimLost:
-                raise self._losing() from None
+                raise await self._losing() from None
         if isinstance(error, OperationInProgress):
             # Said of a key this attempt holds itself, "in progress" would send the caller to wait for itself.
             raise StoreUnavailable(

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any, NoReturn, assert_never
 
 from umavez._sync.attempt import Attempt, drive, swap_again
+from umavez._sync.chronicle import announce, remark
 from umavez.concurrency.aside import Aside, Late
 from umavez.concurrency.heartbeat import Heartbeats
 from umavez.concurrency.waiting import Bell
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
 from umavez.core.drafts import claiming
+from umavez.core.events import MISMATCHED
 from umavez.core.flow import Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Answer, CannotTell, Happened, NotHappened
@@ -75,7 +78,7 @@ class Admission:
         self._waiters: dict[bytes, Bell] = {}
         self._aside = aside
         self._asides: dict[str, Aside] = {}
-        self.heartbeats = Heartbeats()
+        self.heartbeats = Heartbeats(partial(announce, store))
 
     def enter(self, plan: Plan, intent: Intent, store: Store | None = None) -> Entered:
         """What the caller may do. Raises the error that names why it may do nothing.
@@ -143,6 +146,9 @@ class Admission:
             case Replay(record):
                 self._observe("replayed", key, record.attempt, 0.0, record.fence)
                 return record
+            case Mismatched():
+                remark(store, key, MISMATCHED, 0, 0, STAMPS.owner())
+                return self._refuse(key, verdict)
             case _:
                 return self._refuse(key, verdict)
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
+from umavez._sync.chronicle import remark
 from umavez.concurrency.locks import Lock
 from umavez.core.drafts import checkpointing, doubting, failing, renewing, rerunning, settling
+from umavez.core.events import LOST
 from umavez.core.flow import Flow, Swap, SwapFlow, Swapped, SwapReply
 from umavez.core.key import Key
 from umavez.core.policy import named
@@ -315,6 +317,7 @@ class Attempt:
     def _losing(self) -> ClaimLost:
         self.lost = True
         self._observe("lost", self.key, self.number, 0.0, self.fence)
+        remark(self._store, self.key, LOST, self.number, self.fence, self._owner)
         return ClaimLost(self.key)
 
     def _insisted(self, claim: Claim, draft: Draft, insistence: Insistence, error: UmavezError) -> Claim:

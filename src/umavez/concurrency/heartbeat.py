@@ -14,6 +14,8 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
 from umavez.concurrency.after_fork import reset_after_fork
@@ -27,6 +29,8 @@ SIDE_BY_SIDE = 8
 """Threads that beat at a time; each takes attempt after attempt while some are due."""
 CLOSING = 5.0
 """Seconds that beats under way get to end when heartbeats are closed."""
+ANNOUNCED = 30.0
+"""Seconds between two announcements of a process that makes claims."""
 TASKS = 256
 """Tasks that beat at a time: as many as group commit carries at once."""
 
@@ -55,7 +59,8 @@ class Heartbeats:
     long before their first beat, and waking a thread for each would cost more than they do.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, announce: Callable[[], None] | None = None) -> None:
+        self._announce = announce
         self.reset()
         # In a forked child the threads do not exist, though everything here says that they do.
         reset_after_fork(self)
@@ -69,6 +74,7 @@ class Heartbeats:
         self._due: deque[_Renewable] = deque()
         self._beating: set[_Renewable] = set()
         self._beaters = 0
+        self._announced_at: float | None = None
 
     def add(self, attempt: _Renewable) -> None:
         """Renew `attempt`'s lease from now on."""
@@ -103,6 +109,7 @@ class Heartbeats:
                 self._wake.wait(self._pace or None)
                 if self._thread is not threading.current_thread():
                     return
+                self._announce_if_due()
                 if not self._attempts:
                     # Idle: sleep until somebody begins.
                     self._pace = 0.0
@@ -114,6 +121,14 @@ class Heartbeats:
                 wanted = min(len(self._due), SIDE_BY_SIDE - self._beaters)
             for _ in range(wanted):
                 self._begin_beating()
+
+    def _announce_if_due(self) -> None:
+        """Say that the process lives: in a thread of its own, for a store that is away must not keep beats waiting."""
+        if self._announce is None or not announcing_due(self._announced_at):
+            return
+        self._announced_at = time.monotonic()
+        with suppress(RuntimeError):  # no thread to be had
+            threading.Thread(target=self._announce, name="umavez-announce", daemon=True).start()
 
     def _begin_beating(self) -> None:
         with self._wake:
@@ -140,7 +155,10 @@ class Heartbeats:
 class AsyncHeartbeats:
     """Renews every attempt between `add` and `discard`, from tasks. Closed, they begin again with the next `add`."""
 
-    def __init__(self) -> None:
+    def __init__(self, announce: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        self._announce = announce
+        self._announced_at: float | None = None
+        self._announcing: asyncio.Task[None] | None = None
         self._attempts: set[_AsyncRenewable] = set()
         self._beating: dict[_AsyncRenewable, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -177,6 +195,9 @@ class AsyncHeartbeats:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(self._pace)
+            if self._announce is not None and announcing_due(self._announced_at):
+                self._announced_at = time.monotonic()
+                self._announcing = asyncio.get_running_loop().create_task(self._announce(), name="umavez-announce")
             if not self._attempts:
                 self._pace = 0.0
                 return
@@ -197,7 +218,7 @@ class AsyncHeartbeats:
         """Stop."""
         if self._task is None or self._abandoned():
             return
-        tasks = [self._task, *self._beating.values()]
+        tasks = [self._task, *self._beating.values(), *([self._announcing] if self._announcing else [])]
         for task in tasks:
             task.cancel()
         # A beat that does not let itself be ended is left behind: whoever closes has other things to close.
@@ -228,6 +249,11 @@ def _survives(error: Exception) -> bool:
     if not isinstance(error, UmavezError):
         LOG.error("A heartbeat failed; it is tried again.", exc_info=error)
     return True
+
+
+def announcing_due(announced_at: float | None) -> bool:
+    """Whether a process that claims should be announced at this look."""
+    return announced_at is None or time.monotonic() - announced_at >= ANNOUNCED
 
 
 def due(attempt: Leased, now: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from umavez.core import events
 from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.record import Draft, Millis, Record, Settled, Status
@@ -48,6 +49,7 @@ def claiming(intent: Intent, policy: Policy, stamp: str, attempt: int = 1) -> Dr
             None,  # progress
             None,  # evidence
             False,  # fresh
+            None,  # event
         ),
     )
 
@@ -55,9 +57,11 @@ def claiming(intent: Intent, policy: Policy, stamp: str, attempt: int = 1) -> Dr
 def following(intent: Intent, policy: Policy, stamp: str, record: Record, attempt: int, *, fresh: bool) -> Draft:
     """The claim of the next attempt: it inherits progress and evidence, unless it begins a `fresh` life."""
     draft = claiming(intent, policy, stamp, attempt)
+    event = events.claimed(record, fresh=fresh)
     if fresh:
-        return draft._replace(fresh=True, evidence=None if record.settled else record.evidence)
+        return draft._replace(fresh=True, evidence=None if record.settled else record.evidence, event=event)
     return draft._replace(
+        event=event,
         fingerprint=record.fingerprint or intent.fingerprint,
         progress=record.progress,
         evidence=record.evidence,
@@ -72,12 +76,12 @@ def renewing(was: Draft, stamp: str) -> Draft:
 
 def checkpointing(was: Draft, stamp: str, progress: str) -> Draft:
     """The claim with how far it got, and a new lease."""
-    return _next(was, stamp, progress=progress)
+    return _next(was, stamp, progress=progress, event=events.CHECKPOINT)
 
 
 def rerunning(was: Draft, stamp: str, evidence: str) -> Draft:
     """A claim to ask turned into a claim to run: one more attempt."""
-    return _next(was, stamp, attempt=was.attempt + 1, evidence=evidence)
+    return _next(was, stamp, attempt=was.attempt + 1, evidence=evidence, event=events.RERUN)
 
 
 def settling(
@@ -103,6 +107,9 @@ def settling(
             was.progress,
             evidence or was.evidence,
             False,  # fresh
+            None
+            if was.attempt == 1 and evidence is None
+            else events.settled(was.attempt, ok=settled.ok, adopted=evidence is not None),
         ),
     )
 
@@ -117,6 +124,7 @@ def failing(was: Draft, stamp: str, error: str, keep: Millis, evidence: str | No
         keep=keep,
         error=error,
         evidence=evidence or was.evidence,
+        event=events.failed(error),
     )
 
 
@@ -130,13 +138,18 @@ def doubting(was: Draft, stamp: str, error: str, evidence: str | None = None) ->
         keep=None,
         error=error,
         evidence=evidence or was.evidence,
+        event=events.doubted(error),
     )
 
 
 def abandoning(record: Record, stamp: str) -> Draft:
     """The record of an attempt whose lease ran out, now openly in doubt."""
     return drafted(record, stamp)._replace(
-        status=Status.UNKNOWN, lease=None, keep=None, error=record.error or "The attempt ended without an answer."
+        status=Status.UNKNOWN,
+        lease=None,
+        keep=None,
+        error=record.error or "The attempt ended without an answer.",
+        event=events.abandoned(record),
     )
 
 
@@ -159,5 +172,5 @@ def drafted(record: Record, stamp: str) -> Draft:
 
 
 def _next(was: Draft, stamp: str, **changes: Any) -> Draft:
-    """The draft with `changes`, under a new stamp. It asks for no new fence and begins no new life."""
-    return was._replace(stamp=stamp, claims=False, fresh=False, **changes)
+    """The draft with `changes`, under a new stamp. It asks for no new fence, begins no life and tells nothing twice."""
+    return was._replace(stamp=stamp, claims=False, fresh=False, **{"event": None, **changes})

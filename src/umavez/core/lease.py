@@ -6,6 +6,7 @@ lease needs beyond an operation: giving it back, and proving inside somebody's t
 
 from __future__ import annotations
 
+from umavez.core import events
 from umavez.core.drafts import drafted, failing
 from umavez.core.flow import Flow, Read, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
@@ -16,7 +17,7 @@ from umavez.core.resolution import NoSuchRecord, noted
 from umavez.errors import ClaimLost, OperationInProgress
 
 OPERATION = "lease"
-RELEASED = "released"
+RELEASED = events.GIVEN_BACK
 FOREVER = 2**31 - 2
 """As many holders as the attempt counter can count."""
 KEEP = 86_400.0
@@ -41,7 +42,7 @@ def prove(claim: Claim) -> SwapFlow[None]:
     """
     stamp = claim.draft.stamp
     for _ in range(ROUNDS):
-        reply = yield Swap(stamp, claim.draft._replace(claims=False, stamp=stamp))
+        reply = yield Swap(stamp, claim.draft._replace(claims=False, stamp=stamp, event=None))
         if isinstance(reply, Swapped):
             return
         current = reply.current
@@ -65,7 +66,11 @@ def take_away(key: Key, by: str, reason: str, stamp: str) -> Flow[None]:
             raise NoSuchRecord(key)
         evidence = noted(seen.current.evidence, seen.now, "taken away", by, reason)
         draft = drafted(seen.current, stamp)._replace(
-            status=Status.FAILED, keep=int(KEEP * 1000), error=f"taken away by {by}", evidence=evidence
+            status=Status.FAILED,
+            keep=int(KEEP * 1000),
+            error=f"taken away by {by}",
+            evidence=evidence,
+            event=events.said("taken away", by, reason),
         )
         reply = yield Swap(seen.current.stamp, draft)
         if isinstance(reply, Swapped) or (reply.current is not None and reply.current.stamp == stamp):

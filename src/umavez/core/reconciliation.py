@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 
 from umavez.backoff import grown
+from umavez.core import events
 from umavez.core.drafts import drafted
 from umavez.core.flow import Swap, SwapFlow, Swapped
 from umavez.core.policy import Policy
@@ -126,7 +127,9 @@ def inquire(record: Record, policy: Policy, stamp: str) -> SwapFlow[Asking | Non
 
     Not by admission: had another reconciler freed the key since, that would grant a run which nobody wants here.
     """
-    draft = drafted(record, stamp)._replace(status=Status.PENDING, claims=True, lease=policy.lease_ms)
+    draft = drafted(record, stamp)._replace(
+        status=Status.PENDING, claims=True, lease=policy.lease_ms, event=events.claimed(record, fresh=False)
+    )
     reply = yield Swap(record.stamp, draft)
     if isinstance(reply, Swapped):
         return Asking(Claim(draft, reply.fence, reply.now), record)

@@ -9,10 +9,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from umavez.core.key import Key
 from umavez.errors import InvalidKey
+
+if TYPE_CHECKING:
+    from umavez.core.events import EventDraft
 
 _HEXADECIMAL = re.compile(r"[0-9a-f]{1,64}")
 
@@ -46,7 +49,8 @@ class Draft(NamedTuple):
     """A record about to be written. Times are durations: only the store knows what time it is.
 
     `claims` asks the store for a new fence; `fresh` begins a new life with its own `created_at`. `lease` and
-    `keep` count from the moment of writing; `keep=None` means the record may not be swept.
+    `keep` count from the moment of writing; `keep=None` means the record may not be swept. `event` is what it leaves in
+    the key's history, in stores that keep one; where nothing stood there is none.
     """
 
     key: Key
@@ -64,6 +68,7 @@ class Draft(NamedTuple):
     progress: str | None = None
     evidence: str | None = None
     fresh: bool = False
+    event: EventDraft | None = None
 
 
 class Position(NamedTuple):

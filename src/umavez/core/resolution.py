@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from umavez.core import events
 from umavez.core.drafts import drafted
 from umavez.core.encoding.texts import legible
 from umavez.core.flow import Flow, Read, Seen, Stale, Swap, Swapped
@@ -94,7 +95,8 @@ def _resolved(record: Record, resolution: Resolution, keep: Millis, stamp: str, 
     settled = resolution.settled
     what = "released" if settled is None else "resolved"
     entry = noted(record.evidence, now, what, resolution.by, resolution.reason)
-    draft = drafted(record, stamp)._replace(keep=keep, evidence=entry, settled=settled)
+    event = events.decided(record, frees=settled is None, by=resolution.by, reason=resolution.reason)
+    draft = drafted(record, stamp)._replace(keep=keep, evidence=entry, settled=settled, event=event)
     if settled is None:
         # Attempts start anew: whoever frees a key means it to run, also after the retries were used up.
         return draft._replace(status=Status.FAILED, attempt=0, error=f"released by {resolution.by}")

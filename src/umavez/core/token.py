@@ -21,6 +21,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, NamedTuple
 
+from umavez.core import events
 from umavez.core.drafts import drafted
 from umavez.core.flow import Flow, Read, Reply, Stale, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
@@ -243,9 +244,16 @@ def _standing(reply: Reply) -> Record | None:
 def _taken(record: Record, policy: Policy, stamp: str, step: Take | Doubt) -> Draft:
     draft = drafted(record, stamp)
     if isinstance(step, Doubt):
-        return draft._replace(status=Status.UNKNOWN, error=record.error or "The attempt ended without an answer.")
-    error = None if record.error == UNUSED else record.error
-    return draft._replace(status=Status.PENDING, claims=True, attempt=step.attempt, lease=policy.lease_ms, error=error)
+        error = record.error or "The attempt ended without an answer."
+        return draft._replace(status=Status.UNKNOWN, error=error, event=events.abandoned(record))
+    return draft._replace(
+        status=Status.PENDING,
+        claims=True,
+        attempt=step.attempt,
+        lease=policy.lease_ms,
+        error=None if record.error == UNUSED else record.error,
+        event=events.claimed(record, fresh=False),
+    )
 
 
 def _begun(record: Record, step: Take | Doubt, claim: Claim) -> Flow[Verdict]:
@@ -318,4 +326,6 @@ def _closed(
     record: Record, now: Instant, what: str, note: tuple[str, str], refusal: Settled, keep: Millis, stamp: str
 ) -> Draft:
     evidence = noted(record.evidence, now, what, *note)
-    return drafted(record, stamp)._replace(keep=keep, settled=refusal, error=what, evidence=evidence)
+    # That its time passed is how a token ends; that somebody cancelled it is not.
+    event = events.said(what, *note) if what == "cancelled" else None
+    return drafted(record, stamp)._replace(keep=keep, settled=refusal, error=what, evidence=evidence, event=event)

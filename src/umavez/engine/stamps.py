@@ -18,14 +18,15 @@ class Stamps:
 
     def reset(self) -> None:
         """Take a new prefix."""
-        self._prefix = secrets.token_hex(9)
+        self.prefix = secrets.token_hex(9)
+        """What every owner's name of this process begins with; under it the process is announced."""
         self._counter = count()
         self.era = object()
         """Another object in every process, to notice cheaply that one was forked."""
 
     def owner(self) -> str:
         """A new owner's name; its first write is stamped with it as it is."""
-        return f"{self._prefix}-{next(self._counter):x}"
+        return f"{self.prefix}-{next(self._counter):x}"
 
 
 STAMPS = Stamps()

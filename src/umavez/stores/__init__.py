@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 from umavez.clock import SYSTEM, Clock
+from umavez.core.events import EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record, Settled, Status
@@ -15,10 +16,15 @@ from umavez.errors import ConfigurationError
 
 # What the author of a store needs stands here, in one place.
 __all__ = [
+    "AsyncChronicle",
     "AsyncStore",
+    "Chronicle",
     "Clock",
     "Draft",
+    "EventDraft",
     "Key",
+    "PastEvent",
+    "Process",
     "Query",
     "Record",
     "Seen",
@@ -54,7 +60,7 @@ class Store(Protocol):
         `lease_until` and `expires_at` are computed from the store's own clock. `created_at` (unless
         `draft.fresh`) and the fence (unless `draft.claims`) are carried over from the record replaced; a claim
         gets a fence above every fence this store ever gave. A swap sent twice is done once: the second answer
-        is Stale with a current record that bears `draft.stamp`.
+        is Stale with a current record that bears `draft.stamp`. A Chronicle keeps `draft.event` with the record.
         """
         ...
 
@@ -117,6 +123,48 @@ class AsyncStore(Protocol):
 
     async def close(self) -> None:
         """See Store.close."""
+        ...
+
+
+@runtime_checkable
+class Chronicle(Protocol):
+    """What a store can do that keeps events: each in the transaction of its swap, and gone with its record."""
+
+    def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, the oldest first: the latest MOST_EVENTS."""
+        ...
+
+    def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, unless `key` has no record or MOST_REMARKS of them already."""
+        ...
+
+    def announce(self, process: Process) -> None:
+        """Say that `process` lives, so that holders have names. Those unseen for a month are forgotten."""
+        ...
+
+    def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        ...
+
+
+@runtime_checkable
+class AsyncChronicle(Protocol):
+    """A Chronicle whose verbs are awaited."""
+
+    async def history(self, key: Key) -> list[PastEvent]:
+        """See Chronicle.history."""
+        ...
+
+    async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """See Chronicle.remark."""
+        ...
+
+    async def announce(self, process: Process) -> None:
+        """See Chronicle.announce."""
+        ...
+
+    async def processes(self, limit: int = 100) -> list[Process]:
+        """See Chronicle.processes."""
         ...
 
 

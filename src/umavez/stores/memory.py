@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import Any, NoReturn
 
 from umavez.clock import SYSTEM, Clock
+from umavez.core.events import MOST_EVENTS, MOST_REMARKS, REMARKS, EventDraft, PastEvent, Process, holder_of
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record, recorded
@@ -38,6 +40,8 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._records: dict[bytes, Record] = {}
         self._fence = 0
+        self._events: dict[bytes, deque[PastEvent]] = {}
+        self._processes: dict[str, Process] = {}
 
     def read(self, key: Key) -> Seen:
         """What stands under `key`."""
@@ -62,6 +66,9 @@ class MemoryStore:
                     fence = current.fence
                 created_at = now if draft.fresh else current.created_at
             records[digest] = recorded(draft, fence, created_at, now)
+            if draft.event is not None:
+                kind, *words = draft.event
+                self._keep(digest, PastEvent(now, kind, draft.attempt, fence, holder_of(draft.stamp), *words))
         return _new(Swapped, (fence, now))
 
     def sweep(self, limit: int, older_than: Millis = 0) -> int:
@@ -71,6 +78,7 @@ class MemoryStore:
             dead = [digest for digest, record in self._records.items() if record.is_expired(edge)][:limit]
             for digest in dead:
                 del self._records[digest]
+                self._events.pop(digest, None)
         return len(dead)
 
     def find(self, query: Query) -> list[Record]:
@@ -79,6 +87,30 @@ class MemoryStore:
         with self._lock:
             records = list(self._records.values())
         return query.page(record for record in records if query.matches(record, now))
+
+    def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        with self._lock:
+            return list(self._events.get(key.digest, ()))
+
+    def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        with self._lock:
+            kept = sum(past.kind in REMARKS for past in self._events.get(key.digest, ()))
+            if key.digest in self._records and kept < MOST_REMARKS:
+                self._keep(key.digest, PastEvent(self._clock.now(), event.kind, attempt, fence, holder, *event[1:]))
+
+    def _keep(self, digest: bytes, past: PastEvent) -> None:
+        self._events.setdefault(digest, deque(maxlen=MOST_EVENTS)).append(past)
+
+    def announce(self, process: Process) -> None:
+        """There is but one: this."""
+        now = self._clock.now()
+        self._processes = {process.prefix: process._replace(age=0, started_at=now - process.age, seen_at=now)}
+
+    def processes(self, limit: int = 100) -> list[Process]:
+        """The process that holds what is here."""
+        return list(self._processes.values())[:limit]
 
     def migrate(self) -> str:
         """Nothing to create."""
@@ -96,4 +128,21 @@ class AsyncMemoryStore(Awaited):
     """The memory store for tasks. Its verbs never block, so they are called as they are."""
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
-        super().__init__(MemoryStore(clock))
+        self._memory = MemoryStore(clock)
+        super().__init__(self._memory)
+
+    async def history(self, key: Key) -> list[PastEvent]:
+        """See Chronicle.history."""
+        return self._memory.history(key)
+
+    async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """See Chronicle.remark."""
+        self._memory.remark(key, event, attempt, fence, holder)
+
+    async def announce(self, process: Process) -> None:
+        """See Chronicle.announce."""
+        self._memory.announce(process)
+
+    async def processes(self, limit: int = 100) -> list[Process]:
+        """See Chronicle.processes."""
+        return self._memory.processes(limit)

@@ -20,6 +20,7 @@ from umavez._sync import attempt as sync_attempt
 from umavez._sync.admission import Admission
 from umavez._sync.attempt import Attempt
 from umavez.core.drafts import checkpointing, doubting, failing, renewing, rerunning, settling
+from umavez.core.events import EventDraft, PastEvent
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Policy
@@ -28,7 +29,7 @@ from umavez.core.record import Draft, Query, Record, Settled
 from umavez.core.resolution import Resolution, resolve
 from umavez.engine.declaration import Plan
 from umavez.engine.observing import Observers
-from umavez.stores import AsyncStore, Store
+from umavez.stores import AsyncStore, Chronicle, Store
 from umavez.testing.clock import ManualClock
 
 T = TypeVar("T")
@@ -155,6 +156,19 @@ class AnyBench(ABC):
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """The store's `swap`."""
         return self.drive(self.swapping(expected, draft))
+
+    @property
+    def keeps_events(self) -> bool:
+        """Whether the store is a Chronicle, and the laws of events are its laws."""
+        return isinstance(self.store, Chronicle)
+
+    def history(self, key: Key) -> list[PastEvent]:
+        """The store's `history`."""
+        return self.drive(done(self.store.history(key)))
+
+    def remark(self, key: Key, event: EventDraft) -> None:
+        """The store's `remark`, of attempt 7 under fence 8 by somebody late."""
+        self.drive(done(self.store.remark(key, event, 7, 8, "late")))
 
     async def reading(self, key: Key) -> Seen:
         """The job of reading."""

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from umavez.core.events import MOST_EVENTS
 from umavez.stores import rows
 from umavez.stores.postgres import statements as sql
 
@@ -55,3 +56,24 @@ def test_what_a_batch_unpacks_is_what_it_is_given() -> None:
 
     assert re.findall(r"\$(\d+)", arrays) == [str(number) for number in range(2, 22)]
     assert len(names.split(", ")) == 20
+
+
+TELLING = re.compile(
+    r", kept AS \( INSERT INTO umavez_events .*? \), forgotten AS \( DELETE FROM umavez_events .*? \) \) (?=SELECT)"
+)
+
+
+@pytest.mark.parametrize("name", ["UPDATE", "JOINED_UPDATE", "BATCH"])
+def test_a_swap_that_leaves_an_event_is_the_plain_one_and_the_event(name: str) -> None:
+    plain, events = TELLING.subn(" ", getattr(sql, f"{name}_TELLING"))
+    plain = plain.replace(", $22::text[], $23::text[], $24::text[]", "")
+    plain = plain.replace(", event_kind, event_detail, event_trace", "")
+
+    assert events == 1
+    assert plain == getattr(sql, name)
+    assert f"OFFSET {MOST_EVENTS - 1} )" in getattr(sql, f"{name}_TELLING")
+
+
+@pytest.mark.parametrize("name", ["INSERT", "UPDATE", "JOINED_INSERT", "JOINED_UPDATE", "BATCH", "SEEN", "SWEEP"])
+def test_what_leaves_no_event_does_not_touch_their_table(name: str) -> None:
+    assert "umavez_events" not in getattr(sql, name)

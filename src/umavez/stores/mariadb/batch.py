@@ -7,6 +7,7 @@ from typing import Any
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.record import Draft
+from umavez.stores.mariadb.events import telling, told
 from umavez.stores.mariadb.statements import FENCE, TABLE, Reply, Rows, Statement, Texts
 from umavez.stores.rows import KEY, READ, WRITE, key_of, record_of, values_of
 
@@ -55,6 +56,14 @@ class Batch:
             f" WHERE digest IN ({_marks(digests)}) ORDER BY digest FOR UPDATE;"
         )
         values += digests
+        eventful = [swap for swap in self._changed if swap.draft.event is not None]
+        if eventful:
+            _add(text, values, telling(eventful))
+        self._add_updates(text, values)
+        if eventful:
+            _add(text, values, told(eventful))
+
+    def _add_updates(self, text: list[str], values: list[Any]) -> None:
         rows = ", ".join([ROW] * len(self._changed))
         # STRAIGHT_JOIN: the other way round the planner could scan, and lock, the whole table.
         text.append(
@@ -137,6 +146,11 @@ def _claims(new: Iterable[Draft], standing: Rows, inserted: Rows, now: int) -> I
             yield digest, Stale(record_of(draft.key, stood[digest]), now)
         else:
             yield digest, None
+
+
+def _add(text: list[str], values: list[Any], statement: Statement) -> None:
+    text.append(statement.text)
+    values += statement.values
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -16,8 +16,8 @@ PRESENT = Statement(
     "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = 'umavez_meta'"
 )
 WHOLE = Statement(
-    "SELECT count(*) = 3 FROM information_schema.tables WHERE table_schema = database()"
-    " AND table_name IN ('umavez_meta', 'idempotency_records', 'umavez_fence')"
+    "SELECT count(*) = 5 FROM information_schema.tables WHERE table_schema = database()"
+    " AND table_name IN ('umavez_meta', 'idempotency_records', 'umavez_fence', 'umavez_events', 'umavez_holders')"
 )
 
 
@@ -51,8 +51,8 @@ def checked(results: list[Rows]) -> int:
     return version
 
 
-def told(before: int, after: int, where: str) -> str:
-    """One sentence on what migrate() did."""
-    if before == after:
+def told(before: int, after: int, where: str, *, whole: bool = True) -> str:
+    """One sentence on what migrate() did; `whole`: nothing was missing."""
+    if before == after and whole:
         return f"The tables in MariaDB at {where} were already at version {after}."
     return f"The tables in MariaDB at {where} are now at version {after}."

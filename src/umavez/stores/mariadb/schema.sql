@@ -47,6 +47,32 @@ CREATE TABLE IF NOT EXISTS umavez_meta (
 ) ENGINE=InnoDB;
 INSERT INTO umavez_meta (name, value) VALUES ('schema', 2) ON DUPLICATE KEY UPDATE value = greatest(value, 2);
 
+-- What happened to records beside the clean path, and the processes that hold them (docs/decisions/0016). A version of their
+-- own: who knows nothing of them goes on as before.
+CREATE TABLE IF NOT EXISTS umavez_events (
+    seq     BIGINT       NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    at      BIGINT       NOT NULL,
+    digest  BINARY(32)   NOT NULL,
+    kind    VARCHAR(32)  NOT NULL,
+    attempt INT          NOT NULL,
+    fence   BIGINT       NOT NULL,
+    holder  VARCHAR(255) NOT NULL,  -- the owner in a stamp, and before its last hyphen a prefix of umavez_holders
+    detail  TEXT         NULL,
+    trace   VARCHAR(255) NULL,
+    INDEX idx_umavez_events (digest, seq)
+) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+
+CREATE TABLE IF NOT EXISTS umavez_holders (
+    prefix     VARCHAR(255) NOT NULL PRIMARY KEY,
+    host       VARCHAR(255) NOT NULL,
+    pid        BIGINT       NOT NULL,
+    app        VARCHAR(255) NOT NULL,
+    version    VARCHAR(255) NOT NULL,
+    started_at BIGINT       NOT NULL,
+    seen_at    BIGINT       NOT NULL
+) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
+INSERT INTO umavez_meta (name, value) VALUES ('events', 1) ON DUPLICATE KEY UPDATE value = greatest(value, 1);
+
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW idempotency_records_readable AS
 SELECT scope, operation_name, idempotency_key, status, retry_count, fence, process_instance_id, activity_id,
        date_add('1970-01-01 00:00:00.000', INTERVAL created_at * 1000 MICROSECOND) AS created_at,

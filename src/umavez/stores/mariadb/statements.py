@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from umavez.core.events import holder_of
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Record
@@ -23,6 +24,8 @@ CLOCK = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 + 
 """The server's milliseconds. Not UNIX_TIMESTAMP(NOW(3)), which is an hour off when a session's clock is set back."""
 
 FIND = statement("mariadb", "find")
+EVENT = statement("mariadb", "event")
+_DONE = "IF ROW_COUNT() = 1 THEN"
 
 Rows = Sequence[Sequence[Any]]
 Reply = Swapped | Stale
@@ -50,6 +53,11 @@ class Texts:
         self.take = self._text(f"{kind}take")
         self.read = self._text("read")
         self.expired = self._text("expired")
+        self.remark = self._text("remark")
+        self.announce = self._text("announce")
+        self.change_telling, self.take_telling = (
+            text.replace(_DONE, f"{_DONE} {EVENT}") for text in (self.change, self.take)
+        )
 
     def _text(self, name: str) -> str:
         return statement("mariadb", name).replace("{now}", self.now)
@@ -75,10 +83,14 @@ def claiming(texts: Texts, draft: Draft, *, blind: bool) -> Statement:
 
 
 def changing(texts: Texts, expected: str, draft: Draft) -> Statement:
-    """Put `draft` where `expected` stands."""
+    """Put `draft` where `expected` stands, and its event beside it; the latter needs a transaction around it."""
     digest = draft.key.digest.hex()
-    values = (draft.fresh, *values_of(draft, draft.lease, draft.keep), digest, expected, digest)
-    return Statement(texts.take if draft.claims else texts.change, values)
+    values = (draft.fresh, *values_of(draft, draft.lease, draft.keep), digest, expected)
+    if draft.event is None:
+        return Statement(texts.take if draft.claims else texts.change, (*values, digest))
+    kind, detail, trace = draft.event
+    told = (digest, kind, draft.attempt, holder_of(draft.stamp), detail, trace, digest, digest)
+    return Statement(texts.take_telling if draft.claims else texts.change_telling, (*values, *told, digest))
 
 
 def swapping(texts: Texts, swap: Swap, *, again: bool = False) -> Statement:

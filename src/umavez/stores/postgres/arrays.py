@@ -11,10 +11,12 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any
 
+from umavez.core.events import EventDraft
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Settled
 from umavez.stores import rows
+from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres.errors import failed
 from umavez.stores.postgres.values import Row, reply_of
 
@@ -52,7 +54,13 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
         _texts(columns.error),
         _texts(columns.progress),
         _texts(columns.evidence),
+        *_events(columns.event),
     ]
+
+
+def batching(swaps: Sequence[Swap]) -> str:
+    """The statement for these swaps: BATCH, unless one of them leaves an event."""
+    return sql.BATCH if all(swap.draft.event is None for swap in swaps) else sql.BATCH_TELLING
 
 
 def packed(swaps: Sequence[Swap], offset: int) -> Row:
@@ -94,6 +102,16 @@ def _outcomes(settled: Sequence[Settled | None]) -> Sequence[bytes | None]:
         return None, None
     kept = [one is not None for one in settled]
     return _booleans(kept), _texts([None if one is None else one.body for one in settled])
+
+
+def _events(events: Sequence[EventDraft | None]) -> Sequence[bytes | None]:
+    """The columns that only BATCH_TELLING has."""
+    if events.count(None) == len(events):
+        return ()
+    return [_texts(column) for column in zip(*(event or _NO_EVENT for event in events), strict=True)]
+
+
+_NO_EVENT = (None, None, None)
 
 
 # An array that is absent altogether is a column of NULLs: unnest() fills it up, and it costs nobody anything.

@@ -29,7 +29,9 @@ def swapping(swap: Swap, offset: int) -> tuple[str, Row]:
     lock = int.from_bytes(swap.draft.key.digest[:8], "big", signed=True)
     if swap.expected is None:
         return sql.JOINED_INSERT, (*inserting(swap, offset), lock)
-    return sql.JOINED_UPDATE, (*updating(swap, offset), lock)
+    if swap.draft.event is None:
+        return sql.JOINED_UPDATE, (*updating(swap, offset), lock)
+    return sql.JOINED_UPDATE_TELLING, (*updating(swap, offset), lock, *swap.draft.event)
 
 
 def pauses(wait: float) -> Iterator[float]:

@@ -53,8 +53,8 @@ def check_known(version: int) -> None:
         )
 
 
-def migrated(before: int) -> str:
-    """The sentence about what migrate did."""
-    if before == sql.VERSION:
+def migrated(before: int, *, whole: bool = True) -> str:
+    """The sentence about what migrate did; `whole`: nothing was missing."""
+    if before == sql.VERSION and whole:
         return f"The tables are up to date (schema {sql.VERSION})."
     return f"The tables were {'upgraded' if before else 'created'} (schema {sql.VERSION})."

@@ -62,3 +62,29 @@ CREATE TABLE IF NOT EXISTS umavez_meta (
     value bigint NOT NULL
 );
 INSERT INTO umavez_meta VALUES ('schema', 2) ON CONFLICT (name) DO UPDATE SET value = 2;
+
+-- What happened to records beside the clean path, and the processes that hold them (docs/decisions/0016). A version of their
+-- own: who knows nothing of them goes on as before.
+CREATE TABLE IF NOT EXISTS umavez_events (
+    seq     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at      timestamptz NOT NULL,
+    digest  bytea       NOT NULL,
+    kind    text        NOT NULL,
+    attempt integer     NOT NULL,
+    fence   bigint      NOT NULL,
+    holder  text        NOT NULL,  -- the stamp's owner; what stands before its last hyphen is a prefix of umavez_holders
+    detail  text,
+    trace   text
+);
+CREATE INDEX IF NOT EXISTS idx_umavez_events ON umavez_events (digest, seq);
+
+CREATE TABLE IF NOT EXISTS umavez_holders (
+    prefix     text        PRIMARY KEY,
+    host       text        NOT NULL,
+    pid        bigint      NOT NULL,
+    app        text        NOT NULL,
+    version    text        NOT NULL,
+    started_at timestamptz NOT NULL,
+    seen_at    timestamptz NOT NULL
+);
+INSERT INTO umavez_meta VALUES ('events', 1) ON CONFLICT (name) DO NOTHING;

@@ -28,6 +28,17 @@ TIME = statement("postgres", "time")
 FOUND = statement("postgres", "found")
 SWEEP = statement("postgres", "sweep")
 
+UPDATE_TELLING = statement("postgres", "update_telling")
+JOINED_UPDATE_TELLING = statement("postgres", "joined_update_telling")
+BATCH_TELLING = statement("postgres", "batch_telling")
+SWEEP_TELLING = statement("postgres", "sweep_telling")
+HISTORY = statement("postgres", "history")
+REMARK = statement("postgres", "remark")
+ANNOUNCE = statement("postgres", "announce")
+PROCESSES = statement("postgres", "processes")
+KEEPS = statement("postgres", "keeps")
+"""Events: a swap that leaves one says so in a statement of its own, so that the others cost what they did before."""
+
 MARKS = rows.Marks("%s", "to_timestamp(%s::bigint / 1000.0)", "%s::bytea")
 """The placeholders of `find`; a column's time is made out of milliseconds."""
 
@@ -37,6 +48,9 @@ PATIENCE = "SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0"
 MIGRATING = f"SELECT pg_advisory_xact_lock({LOCK})"
 META = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'umavez_meta' AND pg_table_is_visible(oid))"
 """Not to_regclass: the session would remember a no, and repeat it after it has waited for whoever makes the tables."""
-WHOLE = "SELECT to_regclass('idempotency_records') IS NOT NULL AND to_regclass('umavez_fence') IS NOT NULL"
+WHOLE = (
+    "SELECT to_regclass('idempotency_records') IS NOT NULL AND to_regclass('umavez_fence') IS NOT NULL"
+    " AND to_regclass('umavez_events') IS NOT NULL AND to_regclass('umavez_holders') IS NOT NULL"
+)
 """Whether what the version speaks of is there: somebody may have dropped it."""
 INSTALLED = "SELECT value FROM umavez_meta WHERE name = 'schema'"

@@ -113,7 +113,9 @@ def swapping(swap: Swap, offset: int) -> tuple[str, Row]:
     """The statement of a single swap, and its parameters."""
     if swap.expected is None:
         return sql.INSERT, inserting(swap, offset)
-    return sql.UPDATE, updating(swap, offset)
+    if swap.draft.event is None:
+        return sql.UPDATE, updating(swap, offset)
+    return sql.UPDATE_TELLING, (*updating(swap, offset), *swap.draft.event)
 
 
 def inserting(swap: Swap, offset: int) -> Row:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.threads import ThreadPool
+from umavez.core.events import EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
@@ -65,6 +66,22 @@ class AsyncSqliteStore:
     async def find(self, query: Query) -> list[Record]:
         """The records that match, oldest first."""
         return await self._elsewhere(self._store.find, query)
+
+    async def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        return await self._elsewhere(self._store.history, key)
+
+    async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        await self._elsewhere(self._store.remark, key, event, attempt, fence, holder)
+
+    async def announce(self, process: Process) -> None:
+        """Say that `process` lives."""
+        await self._elsewhere(self._store.announce, process)
+
+    async def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        return await self._elsewhere(self._store.processes, limit)
 
     async def migrate(self) -> str:
         """Create the tables."""

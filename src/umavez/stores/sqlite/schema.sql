@@ -40,7 +40,32 @@ CREATE TABLE IF NOT EXISTS umavez_meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
-INSERT OR IGNORE INTO umavez_meta VALUES ('schema', 2), ('fence', 0);
+INSERT OR IGNORE INTO umavez_meta VALUES ('schema', 2), ('fence', 0), ('events', 1);
+
+-- What happened to records beside the clean path, and the processes that hold them (docs/decisions/0016). A version of their
+-- own: who knows nothing of them goes on as before.
+CREATE TABLE IF NOT EXISTS umavez_events (
+    seq     INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    digest  BLOB    NOT NULL,
+    kind    TEXT    NOT NULL,
+    attempt INTEGER NOT NULL,
+    fence   INTEGER NOT NULL,
+    holder  TEXT    NOT NULL,  -- the owner in a stamp, and before its last hyphen a prefix of umavez_holders
+    detail  TEXT,
+    trace   TEXT
+);
+CREATE INDEX IF NOT EXISTS idx_umavez_events ON umavez_events (digest, seq);
+
+CREATE TABLE IF NOT EXISTS umavez_holders (
+    prefix     TEXT    PRIMARY KEY,
+    host       TEXT    NOT NULL,
+    pid        INTEGER NOT NULL,
+    app        TEXT    NOT NULL,
+    version    TEXT    NOT NULL,
+    started_at INTEGER NOT NULL,
+    seen_at    INTEGER NOT NULL
+) WITHOUT ROWID;
 
 CREATE VIEW IF NOT EXISTS idempotency_records_readable AS
 SELECT id, scope, operation_name, idempotency_key, status, retry_count, fence, process_instance_id, activity_id,

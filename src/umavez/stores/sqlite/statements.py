@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from umavez.core.events import MOST_EVENTS, EventDraft, holder_of
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Instant, Query, Record
@@ -25,6 +26,16 @@ UPDATE = statement("sqlite", "update")
 TAKE = statement("sqlite", "take")
 FIND = statement("sqlite", "find")
 SWEEP = statement("sqlite", "sweep")
+EVENT = statement("sqlite", "event")
+FORGET = statement("sqlite", "forget")
+SWEEP_EVENTS = statement("sqlite", "sweep_events")
+HISTORY = statement("sqlite", "history")
+REMARK = statement("sqlite", "remark")
+REMARKED = "SELECT count(*) FROM umavez_events WHERE digest = ? AND kind IN ('lost', 'mismatched')"
+ANNOUNCE = statement("sqlite", "announce")
+PROCESSES = statement("sqlite", "processes")
+KEEPS = "SELECT count(*) = 2 FROM sqlite_master WHERE name IN ('umavez_events', 'umavez_holders')"
+"""Whether events can be kept in this file: one that is joined before it was opened may not have their tables yet."""
 
 
 def fenced(swap: Swap) -> bool:
@@ -53,9 +64,17 @@ def swapping(swap: Swap, now: Instant, fence: int | None = None) -> Statements:
     else:
         written = yield UPDATE, (now, *values, digest, swap.expected)
     if written is not None:
+        if draft.event is not None and (yield KEEPS, ())[0]:
+            yield EVENT, event_values(draft.key, draft.event, now, draft.attempt, written[0], holder_of(draft.stamp))
+            yield FORGET, (digest, digest, MOST_EVENTS)
         return Swapped(written[0], now)
     row = yield SELECT, (digest,)
     return Stale(None if row is None else record_of(draft.key, row), now)
+
+
+def event_values(key: Key, event: EventDraft, now: Instant, attempt: int, fence: int, holder: str) -> tuple[Any, ...]:
+    """The values of EVENT, and the first of REMARK."""
+    return now, key.digest, event.kind, attempt, fence, holder, event.detail, event.trace
 
 
 def finding(query: Query, now: Instant) -> Statement:

@@ -16,14 +16,33 @@ from typing import Any
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import GroupCommit
 from umavez.concurrency.shelter import sheltered
+from umavez.core.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.stores import AsyncStore, Store
+from umavez.stores.keeping import FORGOTTEN
 from umavez.stores.rows import record_of
 from umavez.stores.sqlite._sync.joined import JoinedSqliteStore, carry_out
 from umavez.stores.sqlite.connection import BUSY_SECONDS, WAL_IS_SAFE, SqliteFile, existing, refuse_unsafe_journal
-from umavez.stores.sqlite.statements import NEXT_FENCES, SELECT, SWEEP, VERSION, fenced, finding, found, swapping
+from umavez.stores.sqlite.statements import (
+    ANNOUNCE,
+    HISTORY,
+    KEEPS,
+    NEXT_FENCES,
+    PROCESSES,
+    REMARK,
+    REMARKED,
+    SELECT,
+    SWEEP,
+    SWEEP_EVENTS,
+    VERSION,
+    event_values,
+    fenced,
+    finding,
+    found,
+    swapping,
+)
 from umavez.stores.sqlite.turns import busy_seconds
 from umavez.stores.sqlite.url import JOURNALS, parsed
 
@@ -100,12 +119,46 @@ class SqliteStore:
         """Delete up to `limit` expired records."""
         edge = self.clock.now() - older_than
         with self.file.writing() as connection:
+            connection.execute(SWEEP_EVENTS, (edge, limit))
             return connection.execute(SWEEP, (edge, limit)).rowcount
 
     @sheltered
     def find(self, query: Query) -> list[Record]:
         """The records that match, oldest first."""
         return [found(row) for row in self.file.every(*finding(query, self.clock.now()))]
+
+    @sheltered
+    def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        if not self._keeps():
+            return []
+        return [PastEvent(*row) for row in self.file.every(HISTORY, (key.digest, MOST_EVENTS))]
+
+    @sheltered
+    def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        if not self._keeps() or self.file.first(REMARKED, (key.digest,))[0] >= MOST_REMARKS:
+            return  # seen without the lock of the file: strangers may come often
+        values = event_values(key, event, self.clock.now(), attempt, fence, holder)
+        with self.file.writing() as connection:
+            connection.execute(REMARK, (*values, key.digest, key.digest, MOST_REMARKS))
+
+    @sheltered
+    def announce(self, process: Process) -> None:
+        """Say that `process` lives."""
+        now = self.clock.now()
+        with self.file.writing() as connection:
+            connection.execute(ANNOUNCE, (*process[:5], now - process.age, now))
+            connection.execute("DELETE FROM umavez_holders WHERE seen_at < ?", (now - FORGOTTEN,))
+
+    @sheltered
+    def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        return [Process(*row) for row in self.file.every(PROCESSES, (limit,))] if self._keeps() else []
+
+    def _keeps(self) -> bool:
+        """A file that is only looked at is not brought up to date, so its tables may be missing."""
+        return bool(self.file.first(KEEPS, ())[0])
 
     @sheltered
     def migrate(self) -> str:

@@ -44,6 +44,7 @@ from umavez.testing.broken.racing import (
     SettlesInTwoWrites,
     SweepsWhatItSaw,
 )
+from umavez.testing.broken.telling import KeepsTheEventsOfTheSwept, TellsTheCleanPath, TellsWhatWasRefused
 from umavez.testing.broken.writing import (
     ChecksThenActs,
     HidesALostSwap,
@@ -56,7 +57,7 @@ from umavez.testing.broken.writing import (
     SettlesButSaysStale,
     ShowsNothingWhenStale,
 )
-from umavez.testing.laws import claims, doubts, finding, keys, outcomes, races, swaps, sweeping, times
+from umavez.testing.laws import claims, doubts, events, finding, keys, outcomes, races, swaps, sweeping, times
 from umavez.testing.laws.law import Law
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "KeepsNothingAsEmpty",
     "KeepsOldColumns",
     "KeepsRoundTimes",
+    "KeepsTheEventsOfTheSwept",
     "KeepsTheFenceOnTakeover",
     "LocksNothing",
     "LosesEmptyOutcomes",
@@ -99,6 +101,8 @@ __all__ = [
     "SweepsTheRunning",
     "SweepsTooMuch",
     "SweepsWhatItSaw",
+    "TellsTheCleanPath",
+    "TellsWhatWasRefused",
     "UsesTheHostClock",
 ]
 
@@ -148,4 +152,7 @@ ALL: tuple[Broken, ...] = (
     Broken(FindsAnyDigest, finding.finding_keeps_to_the_first_digits_of_the_digest),
     Broken(FindsTheOldAmongTheYoung, finding.finding_keeps_to_the_young),
     Broken(FindsTheSettledAsLapsed, finding.finding_tells_the_lapsed_from_the_living),
+    Broken(TellsWhatWasRefused, events.a_swap_that_was_refused_leaves_no_event),
+    Broken(KeepsTheEventsOfTheSwept, events.events_go_with_their_record),
+    Broken(TellsTheCleanPath, events.the_clean_path_leaves_no_event),
 )

@@ -3,7 +3,7 @@
 `ALL` holds them in reading order; `name(law)` is a law as a sentence.
 """
 
-from umavez.testing.laws import claims, doubts, finding, keys, outcomes, races, swaps, sweeping, times
+from umavez.testing.laws import claims, doubts, events, finding, keys, outcomes, races, swaps, sweeping, times
 from umavez.testing.laws.law import Law, name
 
 ALL: tuple[Law, ...] = (
@@ -16,6 +16,7 @@ ALL: tuple[Law, ...] = (
     *finding.LAWS,
     *keys.LAWS,
     *races.LAWS,
+    *events.LAWS,
 )
 
 __all__ = ["ALL", "Law", "name"]

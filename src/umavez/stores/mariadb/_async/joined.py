@@ -14,9 +14,11 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import ConfigurationError
 from umavez.stores import refuse_other_database
+from umavez.stores.keeping import Keeping, bare
 from umavez.stores.mariadb._async.connection import drained
 from umavez.stores.mariadb.drivers import AsyncConnection, AsyncCursor, refuse_other_kinds
 from umavez.stores.mariadb.errors import FAILURES, ROUNDS, stubborn
+from umavez.stores.mariadb.events import KEEPS
 from umavez.stores.mariadb.joined import DATABASE, KNOWN, check_ready, failed_joined, patient
 from umavez.stores.mariadb.statements import Rows, Statement, answer, finding, found, reading, seen, swapping, texts_at
 
@@ -24,12 +26,15 @@ from umavez.stores.mariadb.statements import Rows, Statement, answer, finding, f
 class AsyncJoinedMariadbStore:
     """Swaps on the caller's connection. It never commits and never rolls back."""
 
-    def __init__(self, connection: Any, clock: Clock, wait: float, database: str) -> None:
+    def __init__(
+        self, connection: Any, clock: Clock, wait: float, database: str, keeping: Keeping | None = None
+    ) -> None:
         refuse_other_kinds(connection, AsyncConnection)
         self._connection = connection
         self._clock = clock
         self._wait = wait
         self._database = database
+        self._keeping = keeping or Keeping()
 
     async def read(self, key: Key) -> Seen:
         """What stands under `key`, as the caller's transaction sees it."""
@@ -43,12 +48,22 @@ class AsyncJoinedMariadbStore:
         await self._check_database()
         texts = texts_at(self._clock.offset, joined=True)
         swap = Swap(expected, draft)
+        if draft.event is not None and not await self._keeps():
+            swap = bare(swap)
         for round_ in range(ROUNDS):
             (rows,) = await self._run(patient(swapping(texts, swap, again=round_ > 0), self._wait), draft.key)
             reply = answer(swap, rows)
             if reply is not None:
                 return reply
         raise stubborn()
+
+    async def _keeps(self) -> bool:
+        """Whether there are tables for events, asked when the first is to be kept."""
+        there = self._keeping.there
+        if there is None:
+            (((found,),),) = await self._run(KEEPS)
+            there = self._keeping.learn(there=bool(found))
+        return there
 
     async def find(self, query: Query) -> list[Record]:
         """The records that match, oldest first."""

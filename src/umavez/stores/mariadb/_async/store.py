@@ -11,17 +11,30 @@ from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.pool import AsyncPool
 from umavez.concurrency.shelter import async_sheltered
+from umavez.core.events import EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import OperationInProgress
+from umavez.stores.keeping import Keeping
+from umavez.stores.mariadb import events
 from umavez.stores.mariadb._async.connection import AsyncMariadbConnection, Execute
 from umavez.stores.mariadb._async.joined import AsyncJoinedMariadbStore
 from umavez.stores.mariadb._async.swaps import AsyncMariadbLane
 from umavez.stores.mariadb.errors import Blocked
 from umavez.stores.mariadb.limits import refuse_long_texts
 from umavez.stores.mariadb.schema import BEGIN, COMMIT, GALERA, NEWEST, PRESENT, VERSION, WHOLE, checked, schema, told
-from umavez.stores.mariadb.statements import deleting, expired, finding, found, reading, seen, texts_at
+from umavez.stores.mariadb.statements import (
+    Rows,
+    Statement,
+    deleting,
+    expired,
+    finding,
+    found,
+    reading,
+    seen,
+    texts_at,
+)
 from umavez.stores.mariadb.url import Address
 
 
@@ -31,7 +44,8 @@ class AsyncMariadbStore:
     def __init__(self, address: Address, clock: Clock = SYSTEM) -> None:
         self._address = address
         self._clock = clock
-        self._lanes = [AsyncMariadbLane(address, clock) for _ in range(address.lanes)]
+        self._keeping = Keeping()
+        self._lanes = [AsyncMariadbLane(address, clock, self._keeping) for _ in range(address.lanes)]
         self._group = AsyncGroupCommit(self._lanes, address.timeout)
         self._looks = AsyncPool(partial(AsyncMariadbConnection, address), address.lanes, address.timeout)
 
@@ -63,10 +77,13 @@ class AsyncMariadbStore:
     async def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Delete up to `limit` expired records, passing over those that are just being changed."""
         texts = texts_at(self._clock.offset)
+        keeps = await self._keeps()
 
         async def work(execute: Execute) -> int:
             await execute(BEGIN)
             (rows,) = await execute(expired(texts, limit, older_than))
+            if rows and keeps:
+                await execute(events.sweeping([row[0] for row in rows]))
             gone = await execute(deleting(texts, [row[0] for row in rows], older_than)) if rows else [()]
             await execute(COMMIT)
             return len(gone[0])
@@ -84,20 +101,58 @@ class AsyncMariadbStore:
             return found(rows)
 
     @async_sheltered
+    async def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        return events.found(await self._told(events.looking(key)))
+
+    @async_sheltered
+    async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        await self._told(events.remarking(texts_at(self._clock.offset), key, event, attempt, fence, holder))
+
+    @async_sheltered
+    async def announce(self, process: Process) -> None:
+        """Say that `process` lives."""
+        for statement in events.announcing(texts_at(self._clock.offset), process):
+            await self._told(statement)
+
+    @async_sheltered
+    async def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        return [Process(*row) for row in await self._told(events.processes(limit))]
+
+    async def _told(self, statement: Statement) -> Rows:
+        """What a statement about events answers; nothing where their tables are missing."""
+        if not await self._keeps():
+            return ()
+        async with self._look() as connection:
+            results = await connection.run(statement)
+            return results[0] if results else ()
+
+    async def _keeps(self) -> bool:
+        there = self._keeping.there
+        if there is None:
+            async with self._look() as connection:
+                (((found,),),) = await connection.run(events.KEEPS)
+            there = self._keeping.learn(there=bool(found))
+        return there
+
+    @async_sheltered
     async def migrate(self) -> str:
         """Create or upgrade the tables. Raises SchemaOutdated where a newer version made them."""
         async with self._look() as connection:
             (((present,),),) = await connection.run(PRESENT)
             before = checked(await connection.run(VERSION)) if present else 0
-            if not (before == NEWEST and await _whole(connection)):
+            whole = await _whole(connection)
+            if not (before == NEWEST and whole):
                 (((galera,),),) = await connection.run(GALERA)
                 for statement in schema(galera=bool(galera)):
                     await connection.run(statement)
-            return told(before, checked(await connection.run(VERSION)), str(self._address))
+            return told(before, checked(await connection.run(VERSION)), str(self._address), whole=whole)
 
     def joined(self, connection: Any, wait: float = 10.0) -> AsyncJoinedMariadbStore:
         """The store inside the caller's transaction on a connection of the driver; see Store.joined."""
-        return AsyncJoinedMariadbStore(connection, self._clock, wait, self._address.database)
+        return AsyncJoinedMariadbStore(connection, self._clock, wait, self._address.database, self._keeping)
 
     @async_sheltered
     async def close(self) -> None:

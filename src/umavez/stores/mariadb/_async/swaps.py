@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap
+from umavez.stores.keeping import Keeping, bare
 from umavez.stores.mariadb._async.connection import AsyncMariadbConnection
 from umavez.stores.mariadb.batch import Batch
 from umavez.stores.mariadb.errors import ROUNDS, stubborn
+from umavez.stores.mariadb.events import KEEPS
 from umavez.stores.mariadb.statements import Reply, Texts, answer, reading, seen, swapping, texts_at
 from umavez.stores.mariadb.url import Address
 
@@ -16,18 +18,30 @@ from umavez.stores.mariadb.url import Address
 class AsyncMariadbLane:
     """Swaps over one connection; see `AsyncLane`."""
 
-    def __init__(self, address: Address, clock: Clock) -> None:
+    def __init__(self, address: Address, clock: Clock, keeping: Keeping) -> None:
         self.connection = AsyncMariadbConnection(address)
         self._clock = clock
+        self._keeping = keeping
 
     async def send(self, batch: Sequence[Swap]) -> Sequence[Reply]:
-        """One statement for one swap, one for many."""
+        """One statement for one swap, one for many; a swap with an event needs a transaction, as many do."""
         texts = texts_at(self._clock.offset)
-        if len(batch) == 1:
+        eventful = not all(swap.draft.event is None for swap in batch)
+        if eventful and not await self._keeps():
+            batch, eventful = [bare(swap) for swap in batch], False
+        if len(batch) == 1 and not eventful:
             return (await self._alone(texts, batch[0]),)
         together = Batch(batch, texts)
         answers = together.answers(await self.connection.run(together.statement()))
         return [reply or await self._look(texts, swap) for swap, reply in zip(batch, answers, strict=True)]
+
+    async def _keeps(self) -> bool:
+        """Whether there are tables for events, asked when the first is to be kept."""
+        there = self._keeping.there
+        if there is None:
+            (((found,),),) = await self.connection.run(KEEPS)
+            there = self._keeping.learn(there=bool(found))
+        return there
 
     async def _alone(self, texts: Texts, swap: Swap) -> Reply:
         for round_ in range(ROUNDS):

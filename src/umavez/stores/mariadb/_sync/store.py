@@ -12,17 +12,30 @@ from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import GroupCommit
 from umavez.concurrency.pool import Pool
 from umavez.concurrency.shelter import sheltered
+from umavez.core.events import EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import OperationInProgress
+from umavez.stores.keeping import Keeping
+from umavez.stores.mariadb import events
 from umavez.stores.mariadb._sync.connection import Execute, MariadbConnection
 from umavez.stores.mariadb._sync.joined import JoinedMariadbStore
 from umavez.stores.mariadb._sync.swaps import MariadbLane
 from umavez.stores.mariadb.errors import Blocked
 from umavez.stores.mariadb.limits import refuse_long_texts
 from umavez.stores.mariadb.schema import BEGIN, COMMIT, GALERA, NEWEST, PRESENT, VERSION, WHOLE, checked, schema, told
-from umavez.stores.mariadb.statements import deleting, expired, finding, found, reading, seen, texts_at
+from umavez.stores.mariadb.statements import (
+    Rows,
+    Statement,
+    deleting,
+    expired,
+    finding,
+    found,
+    reading,
+    seen,
+    texts_at,
+)
 from umavez.stores.mariadb.url import Address
 
 
@@ -32,7 +45,8 @@ class MariadbStore:
     def __init__(self, address: Address, clock: Clock = SYSTEM) -> None:
         self._address = address
         self._clock = clock
-        self._lanes = [MariadbLane(address, clock) for _ in range(address.lanes)]
+        self._keeping = Keeping()
+        self._lanes = [MariadbLane(address, clock, self._keeping) for _ in range(address.lanes)]
         self._group = GroupCommit(self._lanes, address.timeout)
         self._looks = Pool(partial(MariadbConnection, address), address.lanes, address.timeout)
 
@@ -64,10 +78,13 @@ class MariadbStore:
     def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Delete up to `limit` expired records, passing over those that are just being changed."""
         texts = texts_at(self._clock.offset)
+        keeps = self._keeps()
 
         def work(execute: Execute) -> int:
             execute(BEGIN)
             (rows,) = execute(expired(texts, limit, older_than))
+            if rows and keeps:
+                execute(events.sweeping([row[0] for row in rows]))
             gone = execute(deleting(texts, [row[0] for row in rows], older_than)) if rows else [()]
             execute(COMMIT)
             return len(gone[0])
@@ -85,20 +102,58 @@ class MariadbStore:
             return found(rows)
 
     @sheltered
+    def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        return events.found(self._told(events.looking(key)))
+
+    @sheltered
+    def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        self._told(events.remarking(texts_at(self._clock.offset), key, event, attempt, fence, holder))
+
+    @sheltered
+    def announce(self, process: Process) -> None:
+        """Say that `process` lives."""
+        for statement in events.announcing(texts_at(self._clock.offset), process):
+            self._told(statement)
+
+    @sheltered
+    def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        return [Process(*row) for row in self._told(events.processes(limit))]
+
+    def _told(self, statement: Statement) -> Rows:
+        """What a statement about events answers; nothing where their tables are missing."""
+        if not self._keeps():
+            return ()
+        with self._look() as connection:
+            results = connection.run(statement)
+            return results[0] if results else ()
+
+    def _keeps(self) -> bool:
+        there = self._keeping.there
+        if there is None:
+            with self._look() as connection:
+                (((found,),),) = connection.run(events.KEEPS)
+            there = self._keeping.learn(there=bool(found))
+        return there
+
+    @sheltered
     def migrate(self) -> str:
         """Create or upgrade the tables. Raises SchemaOutdated where a newer version made them."""
         with self._look() as connection:
             (((present,),),) = connection.run(PRESENT)
             before = checked(connection.run(VERSION)) if present else 0
-            if not (before == NEWEST and _whole(connection)):
+            whole = _whole(connection)
+            if not (before == NEWEST and whole):
                 (((galera,),),) = connection.run(GALERA)
                 for statement in schema(galera=bool(galera)):
                     connection.run(statement)
-            return told(before, checked(connection.run(VERSION)), str(self._address))
+            return told(before, checked(connection.run(VERSION)), str(self._address), whole=whole)
 
     def joined(self, connection: Any, wait: float = 10.0) -> JoinedMariadbStore:
         """The store inside the caller's transaction on a connection of the driver; see Store.joined."""
-        return JoinedMariadbStore(connection, self._clock, wait, self._address.database)
+        return JoinedMariadbStore(connection, self._clock, wait, self._address.database, self._keeping)
 
     @sheltered
     def close(self) -> None:

@@ -14,10 +14,12 @@ from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.pool import AsyncPool
 from umavez.concurrency.shelter import async_sheltered
+from umavez.core.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import ConfigurationError
+from umavez.stores.keeping import FORGOTTEN, Keeping
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
 from umavez.stores.postgres._async.joined import AsyncJoinedPostgresStore
@@ -44,11 +46,12 @@ class AsyncPostgresStore:
         self._target = target_of(url)
         self._clock = clock
         self._looks = AsyncPool(partial(AsyncPostgresConnection, self._target), 1, self._target.timeout)
+        self._keeping = Keeping()
         self._begin()
         reset_after_fork(self)
 
     def _begin(self) -> None:
-        self._lanes = [AsyncPostgresLane(self._target, self._clock) for _ in range(self._target.lanes)]
+        self._lanes = [AsyncPostgresLane(self._target, self._clock, self._keeping) for _ in range(self._target.lanes)]
         self._group = AsyncGroupCommit(self._lanes, self._target.timeout)
 
     def reset(self) -> None:
@@ -79,13 +82,48 @@ class AsyncPostgresStore:
     async def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Delete up to `limit` expired records, a thousand at a time, passing over those that somebody holds."""
         swept = 0
+        text = sql.SWEEP_TELLING if await self._keeps() else sql.SWEEP
         while swept < limit:
             most = min(SWEPT, limit - swept)
-            ((count,),) = await self._ask(sql.SWEEP, self._clock.offset, older_than, most)
+            ((count,),) = await self._ask(text, self._clock.offset, older_than, most)
             swept += count
             if count < most:
                 break
         return swept
+
+    @async_sheltered
+    async def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        if not await self._keeps():
+            return []
+        return [PastEvent(*row) for row in await self._ask(sql.HISTORY, key.digest, MOST_EVENTS)]
+
+    @async_sheltered
+    async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        if await self._keeps():
+            words = (self._clock.offset, key.digest, event.kind, attempt, fence, holder, *event[1:], MOST_REMARKS)
+            await self._ask(sql.REMARK, *words)
+
+    @async_sheltered
+    async def announce(self, process: Process) -> None:
+        """Say that `process` lives."""
+        if await self._keeps():
+            await self._ask(sql.ANNOUNCE, self._clock.offset, *process[:6], FORGOTTEN)
+
+    @async_sheltered
+    async def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        if not await self._keeps():
+            return []
+        return [Process(*row) for row in await self._ask(sql.PROCESSES, limit)]
+
+    async def _keeps(self) -> bool:
+        there = self._keeping.there
+        if there is None:
+            ((there,),) = await self._ask(sql.KEEPS)
+            self._keeping.learn(there=there)
+        return there
 
     async def _ask(self, text: str, *values: Any) -> list[Row]:
         connection = await self._looks.take()
@@ -111,7 +149,7 @@ class AsyncPostgresStore:
         """The store in the transaction of a psycopg.AsyncConnection; a rival's claim is waited for `wait` seconds."""
         if not isinstance(connection, AsyncConnection):
             raise ConfigurationError(f"joined() takes a psycopg.AsyncConnection here, not {type(connection).__name__}.")
-        return AsyncJoinedPostgresStore(connection, self._clock, wait, self._target.database)
+        return AsyncJoinedPostgresStore(connection, self._clock, wait, self._target.database, self._keeping)
 
     @async_sheltered
     async def close(self) -> None:
@@ -133,7 +171,7 @@ async def _migrate(connection: AsyncConnection[Any]) -> str:
         whole = await _first(connection, sql.WHOLE)
         if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
             await connection.execute(schema())
-    return migrated(found if found == 1 else before)
+    return migrated(found if found == 1 else before, whole=whole)
 
 
 async def _version(connection: AsyncConnection[Any]) -> int:

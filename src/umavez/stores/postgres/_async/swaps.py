@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap, Swapped
+from umavez.stores.keeping import Keeping, bare
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
-from umavez.stores.postgres.arrays import packed, replies
+from umavez.stores.postgres.arrays import batching, packed, replies
 from umavez.stores.postgres.errors import overtaken
 from umavez.stores.postgres.url import Target
 from umavez.stores.postgres.values import reply_of, swapping
@@ -20,13 +21,24 @@ ROUNDS = 16
 class AsyncPostgresLane:
     """Swaps over one connection; see `AsyncLane`."""
 
-    def __init__(self, target: Target, clock: Clock) -> None:
+    def __init__(self, target: Target, clock: Clock, keeping: Keeping) -> None:
         self.connection = AsyncPostgresConnection(target)
         self._clock = clock
+        self._keeping = keeping
 
     async def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """One statement for one swap, one for many."""
+        if not all(swap.draft.event is None for swap in swaps) and not await self._keeps():
+            swaps = [bare(swap) for swap in swaps]
         return (await self._one(swaps[0]),) if len(swaps) == 1 else await self._many(swaps)
+
+    async def _keeps(self) -> bool:
+        """Whether there are tables for events, asked when the first is to be kept."""
+        there = self._keeping.there
+        if there is None:
+            ((there,),) = await self.connection.rows(sql.KEEPS, ())
+            self._keeping.learn(there=there)
+        return there
 
     async def _one(self, swap: Swap) -> Swapped | Stale:
         text, values = swapping(swap, self._clock.offset)
@@ -36,7 +48,7 @@ class AsyncPostgresLane:
         raise overtaken()
 
     async def _many(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
-        answers = replies(swaps, await self.connection.rows(sql.BATCH, packed(swaps, self._clock.offset)))
+        answers = replies(swaps, await self.connection.rows(batching(swaps), packed(swaps, self._clock.offset)))
         return [answer or await self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def forget(self) -> None:

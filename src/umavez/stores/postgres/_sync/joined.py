@@ -22,6 +22,7 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import OperationInProgress
 from umavez.stores import refuse_other_database
+from umavez.stores.keeping import Keeping, bare
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres.errors import RETRY_AFTER, failed_joined, is_lost
 from umavez.stores.postgres.joined import WAIT, check_open, notice, pauses, refuse, swapping
@@ -33,13 +34,21 @@ from umavez.stores.postgres.values import Row, adapt, reply_of
 class JoinedPostgresStore:
     """Swaps in the caller's transaction, on the caller's connection."""
 
-    def __init__(self, connection: Connection[Any], clock: Clock, wait: float = WAIT, database: str = "") -> None:
+    def __init__(
+        self,
+        connection: Connection[Any],
+        clock: Clock,
+        wait: float = WAIT,
+        database: str = "",
+        keeping: Keeping | None = None,
+    ) -> None:
         self._connection = connection
         self._clock = clock
         self._wait = wait
         # Free: libpq knows it. Of the same name on another server is told by the missing tables, or not at all.
         self._foreign = bool(database) and connection.info.dbname != database
         self._database = database
+        self._keeping = keeping or Keeping()
 
     def read(self, key: Key) -> Seen:
         """What stands under `key`, as this transaction sees it."""
@@ -49,12 +58,22 @@ class JoinedPostgresStore:
         """See Store.swap. Raises OperationInProgress when a rival's transaction stays open for longer than `wait`."""
         swap = Swap(expected, draft)
         notice(self._connection, swap)
+        if draft.event is not None and not self._keeps():
+            swap = bare(swap)
         text, values = swapping(swap, self._clock.offset)
         for pause in pauses(self._wait):
             for row in self._rows(text, values, draft.key):
                 return reply_of(draft.key, row)
             time.sleep(pause)
         raise OperationInProgress(draft.key, RETRY_AFTER)
+
+    def _keeps(self) -> bool:
+        """Whether there are tables for events. Asked, because a statement that fails ends the caller's transaction."""
+        there = self._keeping.there
+        if there is None:
+            ((there,),) = self._rows(sql.KEEPS, ())
+            self._keeping.learn(there=there)
+        return there
 
     def find(self, query: Query) -> list[Record]:
         """The records that match, as this transaction sees them, oldest first."""

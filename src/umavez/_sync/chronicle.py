@@ -1,0 +1,34 @@
+# Written by tools/sync.py from src/umavez/_async/chronicle.py: change that, then run `make format`.
+"""What a shell tells a store's history beside its swaps: remarks about what was stopped, and that its process lives."""
+
+from __future__ import annotations
+
+import logging
+
+from umavez.core.events import EventDraft
+from umavez.core.key import Key
+from umavez.engine.processes import this_process
+from umavez.errors import UmavezError
+from umavez.stores import Chronicle, Store
+
+LOG = logging.getLogger("umavez")
+
+
+def remark(store: Store, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+    """Keep an event that changed no record, in a store that keeps any. That it cannot be kept is nobody's failure."""
+    if not isinstance(store, Chronicle):
+        return
+    try:
+        store.remark(key, event, attempt, fence, holder)
+    except UmavezError as error:
+        LOG.debug("The history of %s lacks that it was %s: %s", key.operation, event.kind, error)
+
+
+def announce(store: Store) -> None:
+    """Say that this process lives, so that what it holds has a name. Comes again with the heartbeat."""
+    if not isinstance(store, Chronicle):
+        return
+    try:
+        store.announce(this_process())
+    except UmavezError as error:
+        LOG.debug("This process could not be announced: %s", error)

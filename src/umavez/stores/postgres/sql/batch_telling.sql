@@ -1,0 +1,136 @@
+-- As batch.sql, and with those of what stood that were written their events, as in update_telling.sql: three arrays more, NULL
+-- where a swap has none.
+WITH now AS MATERIALIZED (
+    SELECT date_trunc('milliseconds', clock_timestamp()) + $1::bigint * interval '1 millisecond' AS at
+),
+incoming AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $2::bytea[], $3::text[], $4::text[], $5::text[], $6::text[], $7::boolean[], $8::boolean[],
+        $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::bigint[], $14::text[], $15::text[],
+        $16::text[], $17::boolean[], $18::text[], $19::text[], $20::text[], $21::text[],
+        $22::text[], $23::text[], $24::text[]
+    ) AS u (
+        digest, expected, scope, operation_name, idempotency_key, claims, fresh,
+        stamp, status, attempt, lease, keep, fingerprint, process_instance_id,
+        activity_id, outcome_kept, result_data, error_message, progress, evidence,
+        event_kind, event_detail, event_trace
+    )
+),
+-- Every key is looked up once. NOT IN is a hashed subplan, which the settings of our connections do not forbid.
+standing AS MATERIALIZED (
+    SELECT
+        c.stamp,
+        c.fence,
+        c.status,
+        c.attempt,
+        (date_part('epoch', c.created_at) * 1000)::bigint,
+        (date_part('epoch', c.updated_at) * 1000)::bigint,
+        (date_part('epoch', c.lease_until) * 1000)::bigint,
+        (date_part('epoch', c.expires_at) * 1000)::bigint,
+        c.fingerprint,
+        c.process_instance_id,
+        c.activity_id,
+        c.outcome_kept,
+        c.result_data,
+        c.error_message,
+        c.progress,
+        c.evidence,
+        i.digest AS asked
+    FROM incoming i
+    LEFT JOIN idempotency_records c ON c.digest = i.digest
+    WHERE c.stamp IS DISTINCT FROM i.expected
+),
+inserted AS (
+    INSERT INTO idempotency_records (
+        digest, scope, operation_name, idempotency_key, fence, created_at, updated_at,
+        stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
+        outcome_kept, result_data, error_message, progress, evidence
+    )
+    SELECT
+        i.digest,
+        i.scope,
+        i.operation_name,
+        i.idempotency_key,
+        nextval('umavez_fence'),
+        now.at,
+        now.at,
+        i.stamp,
+        i.status,
+        i.attempt,
+        now.at + i.lease * interval '1 millisecond',
+        now.at + i.keep * interval '1 millisecond',
+        i.fingerprint,
+        i.process_instance_id,
+        i.activity_id,
+        coalesce(i.outcome_kept, false),
+        i.result_data,
+        i.error_message,
+        i.progress,
+        i.evidence
+    FROM incoming i, now
+    WHERE i.expected IS NULL AND i.digest NOT IN (SELECT asked FROM standing)
+    ON CONFLICT (digest) DO NOTHING
+    RETURNING digest, fence
+),
+updated AS (
+    UPDATE idempotency_records r
+    SET fence = CASE WHEN i.claims THEN nextval('umavez_fence') ELSE r.fence END,
+        created_at = CASE WHEN i.fresh THEN now.at ELSE r.created_at END,
+        updated_at = now.at,
+        (
+            stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
+            outcome_kept, result_data, error_message, progress, evidence
+        ) = ROW(
+            i.stamp,
+            i.status,
+            i.attempt,
+            now.at + i.lease * interval '1 millisecond',
+            now.at + i.keep * interval '1 millisecond',
+            i.fingerprint,
+            i.process_instance_id,
+            i.activity_id,
+            coalesce(i.outcome_kept, false),
+            i.result_data,
+            i.error_message,
+            i.progress,
+            i.evidence
+        )
+    FROM incoming i, now
+    WHERE i.expected IS NOT NULL AND r.digest = i.digest AND r.stamp = i.expected
+    RETURNING r.digest, r.fence
+),
+kept AS (
+    INSERT INTO umavez_events (at, digest, kind, attempt, fence, holder, detail, trace)
+    SELECT
+        now.at, i.digest, i.event_kind, i.attempt, updated.fence, split_part(i.stamp, '/', 1), i.event_detail, i.event_trace
+    FROM now, incoming i, updated
+    WHERE i.event_kind IS NOT NULL AND updated.digest = i.digest
+),
+forgotten AS (
+    DELETE FROM umavez_events
+    WHERE seq IN (
+        SELECT e.seq
+        FROM incoming i, LATERAL (
+            SELECT seq FROM umavez_events WHERE digest = i.digest ORDER BY seq DESC OFFSET 99
+        ) e
+        WHERE i.event_kind IS NOT NULL AND i.digest IN (SELECT digest FROM updated)
+    )
+)
+SELECT
+    (date_part('epoch', now.at) * 1000)::bigint,
+    inserted.fence,
+    NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
+    NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
+    inserted.digest
+FROM inserted, now
+UNION ALL
+SELECT
+    (date_part('epoch', now.at) * 1000)::bigint,
+    updated.fence,
+    NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
+    NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
+    updated.digest
+FROM updated, now
+UNION ALL
+SELECT (date_part('epoch', now.at) * 1000)::bigint, NULL, standing.*
+FROM now, standing
