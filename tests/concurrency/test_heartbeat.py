@@ -222,3 +222,40 @@ def test_checking_asks_the_store_after_a_freeze_for_tasks() -> None:
                 raise AssertionError("it was let through")
 
     asyncio.run(story())
+
+
+def test_a_process_is_announced_while_it_claims_and_not_after_it_was_closed() -> None:
+    told: list[float] = []
+    began, goes_on = threading.Event(), threading.Event()
+
+    def announce() -> None:
+        began.set()
+        goes_on.wait(PATIENCE)
+        told.append(time.monotonic())
+
+    heartbeats = Heartbeats(announce)
+    attempt = Leased()
+    heartbeats.add(attempt)
+    assert began.wait(PATIENCE)
+    assert eventually(lambda: attempt.beats >= 3), "a store that does not answer keeps no beat waiting"
+    goes_on.set()
+    heartbeats.close()
+
+    assert len(told) == 1, "closed after the announcement, and once within half a minute"
+
+
+def test_a_process_of_tasks_is_announced_too() -> None:
+    told: list[str] = []
+
+    async def announce() -> None:
+        told.append("here")
+
+    async def claim() -> None:
+        heartbeats = AsyncHeartbeats(announce)
+        attempt = AsyncLeased()
+        heartbeats.add(attempt)
+        assert await soon(lambda: attempt.beats >= 2 and told)
+        await heartbeats.close()
+
+    asyncio.run(claim())
+    assert told == ["here"]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.console.browser import Browser, Forms
-from tests.console.conftest import doubt, place, seen
+from tests.console.conftest import Lost, doubt, place, seen
 from umavez import Once, Record, Status, StoreUnavailable, console
 from umavez.console import EVERYTHING, Link, Tile, Who, loopback
 from umavez.console import app as app_module
@@ -21,9 +25,12 @@ from umavez.console.history import Moment
 from umavez.console.looks import counted
 from umavez.console.words import portuguese
 from umavez.core.key import Key
-from umavez.core.record import Query
+from umavez.core.record import Draft, Query
+from umavez.core.telling import history
+from umavez.engine.stamps import STAMPS
 from umavez.messaging import Message, Outbox
 from umavez.sql.database import writing
+from umavez.stores import Chronicle
 from umavez.stores.memory import MemoryStore
 from umavez.testing import ManualClock
 
@@ -41,6 +48,8 @@ def test_every_sentence_of_ours_has_its_portuguese() -> None:
         said |= set(re.findall(r'raise Refused\(\s*"([^"]*)"', text)) - {"Nobody is signed in."}
     said |= {*app_module.pages.NOTICES.values(), *app_module.pages.MEANINGS.values()}
     said |= {text for pair in app_module.pages.CAUSES for text in pair}
+    said |= set(re.findall(r'"([a-z ]+)"', (Path(history.__file__).read_text()).partition("class Moment")[0]))
+    said -= {"lost", "mismatched"}  # kinds, for which there are other words
     missing = {sentence for sentence in said if sentence} - set(portuguese())
 
     assert len(said) > 150
@@ -233,6 +242,44 @@ def test_a_timeline_tells_what_is_known_and_takes_other_histories(sqlite_once: O
     order = [text.index(word) for word in ("told elsewhere", "began", "the bank has nothing")]
     assert order == sorted(order)
     assert "90 s later" in text
+    app.close()
+
+
+def test_a_timeline_names_who_held_the_key_and_who_came_too_late(once: Once) -> None:
+    """On every store that keeps events; Redis tells what its record does."""
+    if not isinstance(once.store, Chronicle):
+        pytest.skip("this store keeps no events")
+    with once.attempt("charge", key="1", unknown="hold", lease=0.3) as held:
+        held.checkpoint("half")
+        for _ in range(1000):
+            if STAMPS.prefix in {each.prefix for each in once.store.processes()}:
+                break
+            time.sleep(0.01)
+        with suppress(Lost), once.attempt("charge", key="2", unknown="rerun") as failing:
+            failing.check()
+            raise Lost("no answer")
+    record = seen(once, "charge", "2")
+    app = console(once, authorize=loopback, panels=[])
+    browser = Browser(app)
+    text = " ".join("".join(Forms(browser.get(place(record))).text).split())
+    processes = " ".join("".join(Forms(browser.get("/processes")).text).split())
+
+    me = f"{socket.gethostname()}/{os.getpid()}"
+    assert f"failed {me} attempt 1, fence {record.fence}" in text
+    assert "Lost: no answer" in text
+    assert f"checkpoint {me}" in " ".join("".join(Forms(browser.get(place(seen(once, "charge", "1")))).text).split())
+    assert f"alive {me}" in processes
+    app.close()
+
+
+def test_a_holder_that_is_gone_is_a_process_that_holds_claims(sqlite_once: Once) -> None:
+    key = Key(sqlite_once.scope, "charge", "gone")
+    sqlite_once.store.swap(None, Draft(key, "feed-1", Status.PENDING, True, lease=0))
+    app = console(sqlite_once, authorize=loopback, panels=[])
+    text = " ".join("".join(Forms(Browser(app).get("/processes")).text).split())
+
+    assert "not announced feed 1 1" in text
+    assert "gone" in Browser(app).get("/records?q=status%3Alapsed")
     app.close()
 
 

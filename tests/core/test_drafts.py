@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from umavez.core.drafts import Intent, claiming, drafted, settling
-from umavez.core.events import EventDraft
 from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.record import Draft, Record, Settled, Status
+from umavez.core.telling.events import EventDraft
 
 KEY = Key("shop", "charge", "42")
 CLAIM = Draft(

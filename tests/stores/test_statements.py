@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from umavez.core.events import MOST_EVENTS
+from umavez.core.telling.events import MOST_EVENTS
 from umavez.stores import rows
 from umavez.stores.mariadb import statements as mariadb
 from umavez.stores.sqlite import statements as sqlite

@@ -14,7 +14,6 @@ from umavez.concurrency.heartbeat import AsyncHeartbeats
 from umavez.concurrency.waiting import AsyncBell
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
 from umavez.core.drafts import claiming
-from umavez.core.events import MISMATCHED
 from umavez.core.flow import Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Answer, CannotTell, Happened, NotHappened
@@ -34,6 +33,7 @@ from umavez.core.protocol import (
     glimpsed,
 )
 from umavez.core.record import Record
+from umavez.core.telling.events import MISMATCHED
 from umavez.engine.current import CURRENT
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives

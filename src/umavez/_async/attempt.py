@@ -11,13 +11,13 @@ from typing import Any, NoReturn, TypeVar
 from umavez._async.chronicle import remark
 from umavez.concurrency.locks import AsyncLock
 from umavez.core.drafts import checkpointing, doubting, failing, renewing, rerunning, settling
-from umavez.core.events import LOST
 from umavez.core.flow import Flow, Swap, SwapFlow, Swapped, SwapReply
 from umavez.core.key import Key
 from umavez.core.policy import named
 from umavez.core.protocol import Claim, change, changed
 from umavez.core.record import Draft, Settled, Status
 from umavez.core.resolution import noted
+from umavez.core.telling.events import LOST
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives
 from umavez.engine.observing import error_type

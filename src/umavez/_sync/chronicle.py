@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import logging
 
-from umavez.core.events import EventDraft
 from umavez.core.key import Key
+from umavez.core.telling.events import EventDraft
 from umavez.engine.processes import this_process
 from umavez.errors import UmavezError
 from umavez.stores import Chronicle, Store

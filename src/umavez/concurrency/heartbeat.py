@@ -75,6 +75,7 @@ class Heartbeats:
         self._beating: set[_Renewable] = set()
         self._beaters = 0
         self._announced_at: float | None = None
+        self._announcing: threading.Thread | None = None
 
     def add(self, attempt: _Renewable) -> None:
         """Renew `attempt`'s lease from now on."""
@@ -89,10 +90,13 @@ class Heartbeats:
 
     @sheltered  # a handler that raises inside would leave the condition's lock held, and every beat waiting for it
     def close(self) -> None:
-        """Stop. The threads end by themselves."""
+        """Stop. The threads end by themselves; an announcement is waited for, as the store is closed next."""
         with self._wake:
             self._thread, self._pace = None, 0.0
             self._wake.notify_all()
+            announcing, self._announcing = self._announcing, None
+        if announcing is not None:
+            announcing.join(CLOSING)
 
     @sheltered
     def _quicken(self, pace: float) -> None:
@@ -127,8 +131,10 @@ class Heartbeats:
         if self._announce is None or not announcing_due(self._announced_at):
             return
         self._announced_at = time.monotonic()
+        announcing = threading.Thread(target=self._announce, name="umavez-announce", daemon=True)
         with suppress(RuntimeError):  # no thread to be had
-            threading.Thread(target=self._announce, name="umavez-announce", daemon=True).start()
+            announcing.start()
+            self._announcing = announcing
 
     def _begin_beating(self) -> None:
         with self._wake:

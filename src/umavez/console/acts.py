@@ -21,12 +21,13 @@ from umavez.console.decisions import SHORTEST_REASON, Deed, Done
 from umavez.console.instruments import MOST_ID, entry_of, stamp_of
 from umavez.console.looks import moment
 from umavez.console.pages import CAUSES, seen_at, shown
-from umavez.console.standing import is_lease, known_of
+from umavez.console.standing import known_of
 from umavez.console.visit import Refused, Visit
 from umavez.core.key import Key
 from umavez.core.policy import NotHappened
 from umavez.core.record import Record
 from umavez.core.resolution import AlreadySettled, NoSuchRecord, RecordChanged
+from umavez.core.telling.standing import is_lease
 from umavez.core.token_errors import TokenExpired, TokenUsed
 from umavez.errors import ConfigurationError, NotStorable, OperationInProgress
 from umavez.http.contract.answer import is_request

@@ -83,6 +83,7 @@ PAGES = (
     Page("/leases", "GET", "look", instruments.leases),
     Page("/tokens", "GET", "look", instruments.tokens),
     Page("/sequences", "GET", "look", instruments.sequences),
+    Page("/processes", "GET", "look", instruments.processes),
     Page("/decisions", "GET", "look", instruments.decisions),
     Page("/decisions.csv", "GET", "look", instruments.decisions_csv),
 )
@@ -107,7 +108,7 @@ class Console:
         self.books = Books(once, url)
         self.decisions = Decisions(self.books, as_written=as_written)
         self.bulks = Bulks(self.books, self.decisions)
-        self.histories: list[History] = [RecordHistory()]
+        self.histories: list[History] = [RecordHistory(self.books.engine.store)]
         self.looks = Looks()
         self.panels = installed(self.books.url if self.books.tables else None) if panels is None else list(panels)
         own = [Link(panel.name, panel.page or "") for panel in self.panels]

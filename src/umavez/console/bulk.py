@@ -19,12 +19,12 @@ from umavez.console.books import Books
 from umavez.console.decisions import SCOPE, Decisions, Deed, told_by
 from umavez.console.people import Who
 from umavez.console.search import Search
-from umavez.console.standing import is_lease, token_state
 from umavez.core.key import Key
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.reconciliation import askable
 from umavez.core.record import Instant, Record, Status
 from umavez.core.resolution import AlreadySettled, NoSuchRecord, RecordChanged
+from umavez.core.telling.standing import is_lease, token_state
 from umavez.core.token import TokenState
 from umavez.errors import ConfigurationError, OperationInProgress, UmavezError
 

@@ -1,26 +1,30 @@
-"""Pages about messages, leases, tokens, sequences, and what was decided."""
+"""Pages about messages, leases, tokens, sequences, processes, and what was decided."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from umavez.cli.sequences.look import Standing, standings
-from umavez.console.books import PAGE, Books, Count, counting
+from umavez.console.books import MOST_FOUND, PAGE, Books, Count, counting
 from umavez.console.decisions import Audit, month_of
+from umavez.console.history import announced, named
 from umavez.console.looks import cursor, human, moment, position
 from umavez.console.pages import NOTICES
-from umavez.console.standing import is_lease, state_of, token_state
 from umavez.console.visit import Refused, Visit
 from umavez.core.lease import OPERATION as LEASE
-from umavez.core.record import Instant, Query, Record
+from umavez.core.record import Instant, Query, Record, Status
+from umavez.core.telling.events import Process, holder_of, prefix_of
+from umavez.core.telling.history import SILENT, name_of
+from umavez.core.telling.standing import is_lease, state_of, token_state
 from umavez.core.token import expiry
 from umavez.errors import ConfigurationError, SchemaOutdated
 from umavez.messaging.inspection import STATES, Entry, Inspection
@@ -31,6 +35,7 @@ MOST_ENTRIES = 100
 MOST_SERIES = 200
 MOST_EXPORTED = 10_000
 MOST_ID = 255
+MOST_HOLDERS = 200
 DAYS = 7
 _MONTH = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])")
 
@@ -173,6 +178,45 @@ async def sequences(visit: Visit) -> Response:
     """Series of numbers, with what is left of them."""
     found: list[Standing] = await _looked(visit.desk.books, lambda _: standings(None, None, MOST_SERIES))
     return visit.page("sequences.html", standings=found, endless=ENDLESS)
+
+
+class Holder(NamedTuple):
+    """A line of the page. `process` is None for one that holds claims and was never announced."""
+
+    name: str
+    process: Process | None
+    alive: bool | None
+    held: Count
+    lapsed: int
+
+
+async def processes(visit: Visit) -> Response:
+    """Every process that was announced, the last seen first, and those that hold claims without a name."""
+    books = visit.desk.books
+    holders, now = await books.look(lambda: _holders(books))
+    return visit.page("processes.html", holders=holders, now=now, most=MOST_FOUND, silent=SILENT)
+
+
+def _holders(books: Books) -> tuple[list[Holder], Instant]:
+    store = books.engine.store
+    known = named(announced(store, MOST_HOLDERS))
+    pending = store.find(Query(status=Status.PENDING, limit=MOST_FOUND + 1))
+    now = books.now()
+    held = Counter(prefix_of(holder_of(record.stamp)) for record in pending)
+    lapsed = Counter(prefix_of(holder_of(record.stamp)) for record in pending if record.lapsed(now))
+    more = len(pending) > MOST_FOUND
+    nameless = [prefix for prefix, _ in held.most_common(MOST_HOLDERS) if prefix not in known]
+    found = [
+        Holder(
+            name_of(prefix, known) if prefix not in known else f"{known[prefix].host}/{known[prefix].pid}",
+            known.get(prefix),
+            None if prefix not in known else now - known[prefix].seen_at < SILENT,
+            Count(held[prefix], more),
+            lapsed[prefix],
+        )
+        for prefix in [*known, *nameless]
+    ]
+    return found, now
 
 
 async def decisions(visit: Visit) -> Response:

@@ -23,7 +23,6 @@ from umavez.console.standing import (
     fields_of,
     policy_of,
     private_of,
-    state_of,
 )
 from umavez.console.visit import Visit
 from umavez.core.flow import Seen
@@ -32,6 +31,7 @@ from umavez.core.lease import OPERATION as LEASE
 from umavez.core.reconciliation import Pace
 from umavez.core.record import Instant, Query, Record, Status
 from umavez.core.resolution import NoSuchRecord
+from umavez.core.telling.standing import state_of
 from umavez.errors import ConfigurationError
 
 NEWEST = 200
@@ -353,7 +353,7 @@ async def shown(visit: Visit, seen: Seen, *, revealed: bool = False) -> Response
         notice=NOTICES.get(visit.asked("done"), ""),
         lease=lease if record.status is Status.PENDING and left > 0 else None,
         acts=acts_on(visit, record, now),
-        steps=drawn(visit.desk.histories, record, now),
+        steps=await books.look(lambda: drawn(visit.desk.histories, record, now)),
         fields=fields_of(visit, record),
         private=private_of(record, revealed=revealed),
         links=await _links(visit, ask),

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from umavez.console.books import Books
 from umavez.console.looks import moment
-from umavez.core import token as tokens
-from umavez.core.lease import OPERATION as LEASE
 from umavez.core.reconciliation import askable
 from umavez.core.record import Instant, Record, Status
+from umavez.core.telling.standing import is_lease, state_of, token_state
 from umavez.core.token import TokenState
-from umavez.core.token_errors import TokenUnknown
 
 if TYPE_CHECKING:
     from umavez.console.visit import Visit
@@ -32,34 +30,6 @@ MEANINGS = {
     "expired": "The token's time has passed.",
     "cancelled": "The token was cancelled.",
 }
-
-
-def token_state(record: Record, now: Instant) -> TokenState | None:
-    """Where the token of `record` stands; None for a record that is no token's."""
-    if record.evidence is None or '"ttl"' not in record.evidence:
-        return None
-    try:
-        return tokens.state(record, now)
-    except (TokenUnknown, ValueError, TypeError, LookupError):
-        return None
-
-
-def is_lease(record: Record) -> bool:
-    """Whether the record is a named lease: an operation of that name may be settled, a lease never is."""
-    return record.key.operation == LEASE and record.settled is None and record.status in (Status.PENDING, Status.FAILED)
-
-
-def state_of(record: Record, now: Instant) -> str:
-    """Where a record stands, in a word of the page: a lease given back and a token that waits have not failed."""
-    if (state := token_state(record, now)) is not None:
-        return str(state.value)
-    if record.lapsed(now):
-        return "holder gone"
-    if is_lease(record):
-        return "held" if record.status is Status.PENDING else "released"
-    if record.status is Status.FAILED:
-        return "refused" if record.settled is not None else "failed" if record.attempt else "free"
-    return {Status.PENDING: "running", Status.SUCCESS: "succeeded"}.get(record.status, "unknown")
 
 
 def tone_of(record: Record, now: Instant) -> str:

@@ -35,6 +35,7 @@ NAVIGATION = (
     ("/leases", "Leases"),
     ("/tokens", "Tokens"),
     ("/sequences", "Sequences"),
+    ("/processes", "Processes"),
     ("/decisions", "Decisions"),
 )
 

@@ -6,7 +6,6 @@ lease needs beyond an operation: giving it back, and proving inside somebody's t
 
 from __future__ import annotations
 
-from umavez.core import events
 from umavez.core.drafts import drafted, failing
 from umavez.core.flow import Flow, Read, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
@@ -14,6 +13,7 @@ from umavez.core.policy import Policy
 from umavez.core.protocol import ROUNDS, Claim
 from umavez.core.record import Draft, Millis, Status
 from umavez.core.resolution import NoSuchRecord, noted
+from umavez.core.telling import events
 from umavez.errors import ClaimLost, OperationInProgress
 
 OPERATION = "lease"

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 
 from umavez.backoff import grown
-from umavez.core import events
 from umavez.core.drafts import drafted
 from umavez.core.flow import Swap, SwapFlow, Swapped
 from umavez.core.policy import Policy
 from umavez.core.protocol import Asking, Claim
 from umavez.core.record import Instant, Millis, Record, Status
+from umavez.core.telling import events
 
 CANNOT_TELL = "cannot tell"
 """What `give_up` writes into the evidence for every question without an answer."""

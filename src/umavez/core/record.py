@@ -15,7 +15,7 @@ from umavez.core.key import Key
 from umavez.errors import InvalidKey
 
 if TYPE_CHECKING:
-    from umavez.core.events import EventDraft
+    from umavez.core.telling.events import EventDraft
 
 _HEXADECIMAL = re.compile(r"[0-9a-f]{1,64}")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from umavez.core import events
 from umavez.core.drafts import drafted
 from umavez.core.encoding.texts import legible
 from umavez.core.flow import Flow, Read, Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
+from umavez.core.telling import events
 from umavez.errors import OperationInProgress, UmavezError
 
 MOST_EVIDENCE = 200

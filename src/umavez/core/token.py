@@ -21,7 +21,6 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, NamedTuple
 
-from umavez.core import events
 from umavez.core.drafts import drafted
 from umavez.core.flow import Flow, Read, Reply, Stale, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
@@ -41,6 +40,7 @@ from umavez.core.protocol import (
 )
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
 from umavez.core.resolution import noted
+from umavez.core.telling import events
 from umavez.core.token_errors import (
     TokenCancelled,
     TokenExpired,

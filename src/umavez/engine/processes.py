@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from umavez.core.encoding.texts import legible
-from umavez.core.events import Process
+from umavez.core.telling.events import Process
 from umavez.engine.stamps import STAMPS
 
 BEGAN = time.monotonic()

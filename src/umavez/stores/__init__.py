@@ -8,10 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 from umavez.clock import SYSTEM, Clock
-from umavez.core.events import EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record, Settled, Status
+from umavez.core.telling.events import EventDraft, PastEvent, Process
 from umavez.errors import ConfigurationError
 
 # What the author of a store needs stands here, in one place.

@@ -7,10 +7,10 @@ from collections import deque
 from typing import Any, NoReturn
 
 from umavez.clock import SYSTEM, Clock
-from umavez.core.events import MOST_EVENTS, MOST_REMARKS, REMARKS, EventDraft, PastEvent, Process, holder_of
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record, recorded
+from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, REMARKS, EventDraft, PastEvent, Process, holder_of
 from umavez.errors import ConfigurationError
 from umavez.stores import AsyncStore, Store
 from umavez.stores.awaited import Awaited

@@ -20,13 +20,13 @@ from umavez._sync import attempt as sync_attempt
 from umavez._sync.admission import Admission
 from umavez._sync.attempt import Attempt
 from umavez.core.drafts import checkpointing, doubting, failing, renewing, rerunning, settling
-from umavez.core.events import EventDraft, PastEvent
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.protocol import Claim, Granted, Intent, Replay, Verdict
 from umavez.core.record import Draft, Query, Record, Settled
 from umavez.core.resolution import Resolution, resolve
+from umavez.core.telling.events import EventDraft, PastEvent
 from umavez.engine.declaration import Plan
 from umavez.engine.observing import Observers
 from umavez.stores import AsyncStore, Chronicle, Store

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from umavez.core.events import MOST_EVENTS
+from umavez.core.telling.events import MOST_EVENTS
 from umavez.stores import rows
 from umavez.stores.postgres import statements as sql
 

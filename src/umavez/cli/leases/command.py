@@ -15,6 +15,7 @@ from umavez.cli.leases import view as leases_view
 from umavez.cli.leases.view import LeaseState
 from umavez.cli.options import AsJson, StoreUrl, existing_url, open_to_look
 from umavez.cli.paging import After, Limit, NewestFirst, select
+from umavez.cli.timeline import past_of
 from umavez.core import lease as flows
 from umavez.core.key import Key
 from umavez.core.lease import OPERATION
@@ -79,13 +80,13 @@ def show_lease(kind: Kind, name: Name, store: StoreUrl = None, as_json: AsJson =
     """
     key = Key(kind, OPERATION, name)
     with open_to_look(store) as records:
-        seen = records.read(key)
+        seen, past = records.read(key), past_of(records, key)
     if seen.current is None or not leases_view.is_lease(seen.current):
         raise NoSuchRecord(key)
     if as_json:
         print(json.dumps(leases_view.full(seen.current, seen.now), indent=2))
     else:
-        leases_view.print_lease(seen.current, seen.now)
+        leases_view.print_lease(seen.current, seen.now, past)
 
 
 def release(

@@ -13,7 +13,7 @@ from umavez.cli.durations import human, written
 from umavez.cli.paging import Selection
 from umavez.cli.table import Cell, columns, fields, heading, indent, plain
 from umavez.cli.table import print_list as print_table
-from umavez.cli.timeline import distance, evidence, timeline
+from umavez.cli.timeline import Past, distance, evidence, timeline
 from umavez.core.record import Instant, Record, Status
 
 
@@ -87,14 +87,14 @@ def until(record: Record, now: Instant) -> str:
     return distance(since, now)
 
 
-def print_lease(record: Record, now: Instant) -> None:
+def print_lease(record: Record, now: Instant, past: Past) -> None:
     """One lease in full."""
     console = Console()
     title = Text.assemble((plain(record.key.value), "bold"), " of ", plain(record.key.scope), " · ")
     console.print(title + _state(record, now))
     console.print(fields(_fields(record, now)))
     console.print(heading("Timeline"))
-    console.print(indent(timeline(record, now, state_of(record, now).value)))
+    console.print(indent(timeline(record, now, past)))
 
 
 def _fields(record: Record, now: Instant) -> Iterator[tuple[str, Cell | None]]:

@@ -14,6 +14,7 @@ from umavez.cli.options import AsJson, OlderThan, StoreUrl, existing_url, open_t
 from umavez.cli.paging import After, Limit, NewestFirst, Selection, select
 from umavez.cli.records import view as records_view
 from umavez.cli.table import columns
+from umavez.cli.timeline import past_of
 from umavez.cli.watching import Watch, watched
 from umavez.console.books import Books, Count
 from umavez.core.key import Key
@@ -118,9 +119,10 @@ def show_record(
     name = Key(scope, operation, key)
     with open_to_look(store) as records:
         seen = records.read(name)
+        past = past_of(records, name)
     if seen.current is None:
         raise NoSuchRecord(name)
     if as_json:
-        print(json.dumps(records_view.full(seen.current, seen.now, result=result), indent=2))
+        print(json.dumps(records_view.full(seen.current, seen.now, result=result, past=past), indent=2))
     else:
-        records_view.print_record(seen.current, seen.now, result=result)
+        records_view.print_record(seen.current, seen.now, result=result, past=past)

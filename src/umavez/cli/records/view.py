@@ -13,8 +13,9 @@ from umavez.cli.durations import human, written
 from umavez.cli.paging import Selection
 from umavez.cli.table import Cell, columns, fields, heading, indent, indented, parsed, plain
 from umavez.cli.table import print_list as print_table
-from umavez.cli.timeline import distance, evidence, timeline
+from umavez.cli.timeline import Past, distance, evidence, timeline, told
 from umavez.core.record import Instant, Record, Status
+from umavez.core.telling.standing import is_lease, state_of, token_state
 
 COLOURS = {
     Status.PENDING: "cyan",
@@ -48,7 +49,7 @@ def brief(record: Record) -> dict[str, Any]:
     }
 
 
-def full(record: Record, now: Instant, *, result: bool) -> dict[str, Any]:
+def full(record: Record, now: Instant, *, result: bool, past: Past | None = None) -> dict[str, Any]:
     """All that is stored; `result_data` and `progress` are there only when `result` asks for them."""
     body = None if record.settled is None else record.settled.body
     shown = brief(record) | {
@@ -59,7 +60,9 @@ def full(record: Record, now: Instant, *, result: bool) -> dict[str, Any]:
         "digest": record.key.digest.hex(),
         "outcome_kept": record.settled is not None,
         "result_bytes": None if body is None else len(body.encode()),
+        "state": state_of(record, now),
         "evidence": evidence(record),
+        "events": told(past or Past()),
     }
     if result:
         shown |= {"result_data": parsed(body), "progress": parsed(record.progress)}
@@ -94,6 +97,9 @@ def _tail(record: Record, now: Instant, longest: int) -> tuple[str, str, Text]:
 
 def _status(record: Record, now: Instant) -> Text:
     colour = "bold yellow" if record.lapsed(now) else COLOURS[record.status]
+    if token_state(record, now) is not None or is_lease(record):
+        # Kept as FAILED while it waits, or once it was given back; to a person it has not failed.
+        return Text(state_of(record, now).upper(), style=colour if record.lapsed(now) else "cyan")
     return Text(record.status.value, style=colour)
 
 
@@ -114,7 +120,7 @@ def note(record: Record, now: Instant) -> Text:
     return Text(f"replayed {left}", style="dim")
 
 
-def print_record(record: Record, now: Instant, *, result: bool) -> None:
+def print_record(record: Record, now: Instant, *, result: bool, past: Past | None = None) -> None:
     """One record in full: its fields, its result when asked for, and what people decided about it."""
     console = Console()
     title = Text.assemble((plain(record.key.operation), "bold"), " ", (plain(record.key.value), "bold"))
@@ -124,7 +130,7 @@ def print_record(record: Record, now: Instant, *, result: bool) -> None:
         console.print(heading(name))
         console.print(indent(text))
     console.print(heading("Timeline"))
-    console.print(indent(timeline(record, now, record.status.value)))
+    console.print(indent(timeline(record, now, past)))
 
 
 def _fields(record: Record, now: Instant) -> Iterator[tuple[str, Cell]]:
@@ -143,6 +149,8 @@ _ELSEWHERE = frozenset(
         "created_at",
         "updated_at",
         "evidence",
+        "events",
+        "state",
         "lapsed",
         "expired",
     )

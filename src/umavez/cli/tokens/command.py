@@ -12,6 +12,7 @@ from umavez.cli.decisions import By, Reason, refuse_unsigned
 from umavez.cli.options import AsJson, StoreUrl, open_to_change, open_to_look
 from umavez.cli.paging import After, Limit, NewestFirst, select
 from umavez.cli.records.outcome import sealed
+from umavez.cli.timeline import past_of
 from umavez.cli.tokens import view as tokens_view
 from umavez.core import token as flows
 from umavez.core.encoding.codec import JsonCodec
@@ -96,10 +97,11 @@ def show_token(
     """
     with open_to_look(store) as records:
         record, now = _standing(records, Key(scope, purpose, digest))
+        past = past_of(records, record.key)
     if as_json:
         print(json.dumps(tokens_view.full(record, now, payload=payload), indent=2))
     else:
-        tokens_view.print_token(record, now, payload=payload)
+        tokens_view.print_token(record, now, past, payload=payload)
 
 
 def cancel(scope: Issuer, purpose: Purpose, digest: Digest, by: By, reason: Reason, store: StoreUrl = None) -> None:

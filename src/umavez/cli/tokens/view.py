@@ -12,7 +12,7 @@ from umavez.cli.durations import written
 from umavez.cli.paging import Selection
 from umavez.cli.table import Cell, columns, fields, heading, indent, indented, parsed, plain
 from umavez.cli.table import print_list as print_table
-from umavez.cli.timeline import distance, evidence, timeline
+from umavez.cli.timeline import Past, distance, evidence, timeline
 from umavez.core.record import Instant, Record
 from umavez.core.token import UNUSED, TokenState, expiry, state
 from umavez.core.token_errors import TokenUnknown
@@ -84,7 +84,7 @@ def _state(record: Record, now: Instant) -> Text:
     return Text(where.value, style=COLOURS[where])
 
 
-def print_token(record: Record, now: Instant, *, payload: bool) -> None:
+def print_token(record: Record, now: Instant, past: Past, *, payload: bool) -> None:
     """One token in full: its payload when asked for, and what people decided about it."""
     console = Console()
     title = Text.assemble((plain(record.key.operation), "bold"), " of ", plain(record.key.scope), " · ")
@@ -95,7 +95,7 @@ def print_token(record: Record, now: Instant, *, payload: bool) -> None:
         console.print(heading("Payload"))
         console.print(indent(Text(plain(indented(record.progress), keep="\n")) if payload else hidden))
     console.print(heading("Timeline"))
-    console.print(indent(timeline(record, now, state(record, now).value)))
+    console.print(indent(timeline(record, now, past)))
 
 
 def _fields(record: Record, now: Instant) -> Iterator[tuple[str, Cell | None]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from umavez.core.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process, holder_of
 from umavez.core.flow import Swap
 from umavez.core.key import Key
+from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process, holder_of
 from umavez.stores.keeping import FORGOTTEN
 from umavez.stores.mariadb.statements import TABLE, Rows, Statement, Texts
 from umavez.stores.texts import statement

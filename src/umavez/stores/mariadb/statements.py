@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from umavez.core.events import holder_of
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Record
+from umavez.core.telling.events import holder_of
 from umavez.stores.rows import Marks, conditions, key_of, order, record_of, values_of
 from umavez.stores.texts import statement
 

@@ -11,10 +11,10 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any
 
-from umavez.core.events import EventDraft
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Settled
+from umavez.core.telling.events import EventDraft
 from umavez.stores import rows
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres.errors import failed

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.threads import ThreadPool
-from umavez.core.events import EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.telling.events import EventDraft, PastEvent, Process
 from umavez.stores import AsyncStore
 from umavez.stores.awaited import Awaited
 from umavez.stores.sqlite._async.joined import AsyncJoinedSqliteStore

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from umavez.core.events import MOST_EVENTS, EventDraft, holder_of
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Instant, Query, Record
+from umavez.core.telling.events import MOST_EVENTS, EventDraft, holder_of
 from umavez.stores.rows import Marks, conditions, key_of, order, record_of, values_of
 from umavez.stores.texts import statement
 

@@ -16,10 +16,10 @@ from typing import Any
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import GroupCommit
 from umavez.concurrency.shelter import sheltered
-from umavez.core.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
 from umavez.stores import AsyncStore, Store
 from umavez.stores.keeping import FORGOTTEN
 from umavez.stores.rows import record_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from umavez.core.events import PastEvent, holder_of
 from umavez.core.flow import Stale, Swapped
 from umavez.core.record import Draft, Millis
+from umavez.core.telling.events import PastEvent, holder_of
 from umavez.stores.memory import MemoryStore
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from umavez.core.events import LOST, MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, holder_of, read
 from umavez.core.flow import Stale
 from umavez.core.record import Draft, Settled
 from umavez.core.resolution import Resolution
+from umavez.core.telling.events import LOST, MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, holder_of, read
 from umavez.testing.harness import HOLD, AnyBench
 from umavez.testing.laws.law import Law
 

@@ -11,10 +11,10 @@ from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.pool import AsyncPool
 from umavez.concurrency.shelter import async_sheltered
-from umavez.core.events import EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.telling.events import EventDraft, PastEvent, Process
 from umavez.errors import OperationInProgress
 from umavez.stores.keeping import Keeping
 from umavez.stores.mariadb import events

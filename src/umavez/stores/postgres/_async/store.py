@@ -14,10 +14,10 @@ from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.pool import AsyncPool
 from umavez.concurrency.shelter import async_sheltered
-from umavez.core.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
 from umavez.errors import ConfigurationError
 from umavez.stores.keeping import FORGOTTEN, Keeping
 from umavez.stores.postgres import statements as sql

@@ -1,5 +1,5 @@
 -- As update.sql, and where it was written its event with it: $19 kind, $20 detail, $21 trace. Of a key's events the latest 100
--- stay (core/events.py): the one that is added does not see itself.
+-- stay (core/telling/events.py): the one that is added does not see itself.
 WITH now AS MATERIALIZED (
     SELECT date_trunc('milliseconds', clock_timestamp()) + $1::bigint * interval '1 millisecond' AS at
 ),

@@ -129,9 +129,9 @@ def said(kind: str, by: str, reason: str) -> EventDraft:
 
 CHECKPOINT = EventDraft("checkpoint")
 _ADOPTED, _SUCCEEDED, _REFUSED = EventDraft("adopted"), EventDraft("succeeded"), EventDraft("refused")
-RERUN = EventDraft("retried", "it had not happened")
-LOST = EventDraft("lost", "came back after another had taken over; nothing was written")
-MISMATCHED = EventDraft("mismatched", "the key was sent with another request; nothing was run")
+RERUN = EventDraft("retried")
+LOST = EventDraft("lost")
+MISMATCHED = EventDraft("mismatched")
 
 
 def read(detail: str | None) -> tuple[str, Before | None]:
