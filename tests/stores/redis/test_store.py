@@ -16,6 +16,7 @@ from umavez.clock import Clock
 from umavez.core.flow import Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Query, Settled, Status
+from umavez.core.telling.events import EventDraft
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis.dialogue import PAGE
 from umavez.stores.redis.index import SWEEPABLE, WIDTH, place_of
@@ -377,3 +378,19 @@ def test_people_can_read_a_value(store: Any, client: redis.Redis, prefix: str) -
     value = client.get(key_of(prefix, "k"))
     assert value.startswith(f"[2,{fence},")
     assert value.endswith(',"t",null,"SUCCESS",1,true,null,null,null,null,null,"shop","charge","k"]{"paid": true}')
+
+
+def test_events_live_as_long_as_their_record(store: Any, client: redis.Redis, prefix: str) -> None:
+    place = f"{{{prefix}}}:events:{Key('shop', 'charge', 'k').digest.hex()}"
+    store.swap(None, claim("k", "a"))
+    assert not client.exists(place), "the clean path keeps none"
+    failed = claim("k", "a/1", status=Status.FAILED, lease=None, keep=DAY, claims=False, event=EventDraft("failed"))
+    store.swap("a", failed)
+    assert 0 < client.pttl(place) <= 2 * DAY
+    store.swap("a/1", claim("k", "b", event=EventDraft("retried", 'a "quoted" é€😀 detail')))
+
+    assert client.pttl(place) == -1, "it runs, and so its events stay"
+    assert [(event.kind, event.detail) for event in store.history(Key("shop", "charge", "k"))] == [
+        ("failed", None),
+        ("retried", 'a "quoted" é€😀 detail'),
+    ]

@@ -4,7 +4,8 @@
 `timeout` is how many seconds a statement may take, a silent server is waited for, and a call waits behind others;
 every other parameter of the URL is libpq's. A swap that meets a transaction which holds its key waits at most 0.8 s and
 then raises OperationInProgress. The account needs SELECT, INSERT, UPDATE, DELETE on idempotency_records and USAGE on
-the sequence umavez_fence; only `migrate` needs CREATE.
+the sequence umavez_fence; only `migrate` needs CREATE. To keep a history it needs the same on umavez_events and
+umavez_holders; without, everything else goes on.
 
 Written once, in `_async`; the store for threads is written from it.
 """

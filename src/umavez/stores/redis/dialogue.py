@@ -15,8 +15,11 @@ from umavez.clock import Clock
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
 from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
-from umavez.stores.redis.command import FIND, SWAP, SWEEP, Script, Swaps, packed
+from umavez.stores.keeping import FORGOTTEN
+from umavez.stores.redis.command import ANNOUNCE, FIND, REMARK, SWAP, SWEEP, Script, Swaps, packed
+from umavez.stores.redis.events import event_of, head_of, processes_of, rest_of
 from umavez.stores.redis.index import SWEEPABLE, Walk, walks_for
 from umavez.stores.redis.url import Address
 from umavez.stores.redis.value import OtherLayout, record_of
@@ -153,6 +156,29 @@ class Dialogues:
             more = looked_at == PAGE
         return found
 
+    def history(self, key: Key) -> Dialogue[list[PastEvent]]:
+        """See Chronicle.history."""
+        values = self._checked((yield packed("LRANGE", f"{self._prefix}:events:{key.digest.hex()}", 0, -1)))
+        return [event_of(value) for value in values]
+
+    def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> Dialogue[None]:
+        """See Chronicle.remark."""
+        words = (self._clock.offset, fence, rest_of(event, attempt, holder), MOST_REMARKS, MOST_EVENTS)
+        name = f"{self._prefix}:{key.digest.hex()}"
+        yield from self._run(REMARK, packed("EVALSHA", REMARK.sha, 1, name, *words))
+
+    def announce(self, process: Process) -> Dialogue[None]:
+        """See Chronicle.announce."""
+        words = (self._clock.offset, self._prefix, process.prefix, head_of(process), process.age, FORGOTTEN)
+        yield from self._run(ANNOUNCE, packed("EVALSHA", ANNOUNCE.sha, 0, *words))
+
+    def processes(self, limit: int) -> Dialogue[list[Process]]:
+        """See Chronicle.processes."""
+        seen = self._checked((yield packed("ZRANGE", f"{self._prefix}:holders:seen", 0, limit - 1, "REV")))
+        if not seen:
+            return []
+        return processes_of(self._checked((yield packed("HMGET", f"{self._prefix}:holders", *seen))))
+
     def sweep(self, limit: int, older_than: Millis) -> Dialogue[int]:
         """See Store.sweep."""
         swept, more = 0, True
@@ -171,7 +197,7 @@ class Dialogues:
             raise ConfigurationError(
                 f"Redis at {self._where} is version {version}; umavez needs {OLDEST[0]}.{OLDEST[1]} or newer."
             )
-        for script in (SWAP, FIND, SWEEP):
+        for script in (SWAP, FIND, SWEEP, REMARK, ANNOUNCE):
             self._checked((yield script.load()))
         return f"Redis {version} at {self._where} is ready: its scripts are loaded; it needs no tables."
 

@@ -4,7 +4,8 @@
 -- ARGV 1 expected stamp, quoted ('' nothing stands there; '?' only look)   2 offset of the clock, ms
 --      3 stamp, quoted   4 the rest of the record, from the comma behind the stamp
 --      5 process instance, quoted ('' none)   6 flags: 'c' asks for a new fence, 'f' begins a new life
---      7 place in the index, one digit   8 lease, ms ('' none)   9 keep, ms, and 10 Redis's own TTL, ms (or neither)
+--      7 place in the index, one digit   8 lease, ms ('' none)   9 keep, ms, and 10 Redis's own TTL, ms (or neither, or '')
+--      11 the event that it leaves, behind time and fence (or none)   12 how many events a key keeps
 --
 -- A record is a JSON array: layout, fence, created, updated, lease until, expires, stamp, instance, rest; behind its
 -- bracket stands the body as it is. Up to the stamp every part has a fixed width, filled with spaces, because cutting
@@ -67,7 +68,7 @@ local lease, ends = NEVER, nil
 if ARGV[8] ~= '' then
   lease = format('%.0f', math.min(clock + ARGV[8], LATEST))
 end
-if ARGV[9] then
+if ARGV[9] and ARGV[9] ~= '' then
   ends = format('%.0f', math.min(clock + ARGV[9], LATEST))
 end
 local index = prefix .. ':records'
@@ -84,6 +85,18 @@ if ends then
   call('SET', key, text, 'PX', ARGV[10])
 else
   call('SET', key, text)
+end
+
+-- Last, and without an error of its own: an event that cannot be kept is no reason to leave the index as it was.
+if ARGV[11] then
+  local events = prefix .. ':events:' .. digest
+  redis.pcall('RPUSH', events, '[' .. now .. ',' .. fence .. ',' .. ARGV[11])
+  redis.pcall('LTRIM', events, -ARGV[12], -1)
+  if ends then
+    redis.pcall('PEXPIRE', events, ARGV[10])
+  else
+    redis.pcall('PERSIST', events)
+  end
 end
 
 if value and instance ~= mine then

@@ -9,6 +9,7 @@ from umavez.concurrency.shelter import async_sheltered
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.telling.events import EventDraft, PastEvent, Process
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis.async_pipe import AsyncPipe
 from umavez.stores.redis.command import SWAP
@@ -72,6 +73,26 @@ class AsyncRedisStore:
     async def find(self, query: Query) -> list[Record]:
         """The records that match, oldest first; by process instance or status without scanning."""
         return await self._look(self._dialogues.find(query))
+
+    @async_sheltered
+    async def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        return await self._look(self._dialogues.history(key))
+
+    @async_sheltered
+    async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        await self._hold(self._dialogues.remark(key, event, attempt, fence, holder))
+
+    @async_sheltered
+    async def announce(self, process: Process) -> None:
+        """Say that `process` lives."""
+        await self._hold(self._dialogues.announce(process))
+
+    @async_sheltered
+    async def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        return await self._look(self._dialogues.processes(limit))
 
     @async_sheltered
     async def migrate(self) -> str:

@@ -10,6 +10,7 @@ from umavez.concurrency.shelter import sheltered
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.telling.events import EventDraft, PastEvent, Process
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis.command import SWAP
 from umavez.stores.redis.dialogue import Demoted, Dialogue, Dialogues, ForeignReply
@@ -73,6 +74,26 @@ class RedisStore:
     def find(self, query: Query) -> list[Record]:
         """The records that match, oldest first; by process instance or status without scanning."""
         return self._look(self._dialogues.find(query))
+
+    @sheltered
+    def history(self, key: Key) -> list[PastEvent]:
+        """The events of `key`, oldest first."""
+        return self._look(self._dialogues.history(key))
+
+    @sheltered
+    def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
+        """Keep an event that belongs to no swap, a few for each record."""
+        self._hold(self._dialogues.remark(key, event, attempt, fence, holder))
+
+    @sheltered
+    def announce(self, process: Process) -> None:
+        """Say that `process` lives."""
+        self._hold(self._dialogues.announce(process))
+
+    @sheltered
+    def processes(self, limit: int = 100) -> list[Process]:
+        """The processes that were announced, the last seen first."""
+        return self._look(self._dialogues.processes(limit))
 
     @sheltered
     def migrate(self) -> str:
