@@ -147,3 +147,18 @@ def test_the_clean_path_says_no_more_than_it_did(postgres_url: str, monkeypatch:
 
     assert len(said) == 3
     assert not [text for text in said if "umavez_events" in text or "umavez_holders" in text]
+
+
+def test_an_event_keeps_the_trace_it_happened_in(once: Once) -> None:
+    trace = pytest.importorskip("opentelemetry.trace")
+    context = trace.SpanContext(0x4B, 0x1, is_remote=False)
+    with trace.use_span(trace.NonRecordingSpan(context)):
+        with suppress(Down):
+            once.run("pay", key="1", call=fails, unknown="rerun")
+        once.run("pay", key="2", call=lambda: 1, fingerprint="a", unknown="rerun")
+        with pytest.raises(KeyReused):
+            once.run("pay", key="2", call=lambda: 1, fingerprint="b", unknown="rerun")
+    once.run("pay", key="1", call=lambda: 1, unknown="rerun")
+
+    assert [event.trace for event in history(once, "1")] == [f"{0x4B:032x}", None, None]
+    assert [event.trace for event in history(once, "2")] == [f"{0x4B:032x}"]

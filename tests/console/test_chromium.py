@@ -21,7 +21,8 @@ from umavez.console import loopback
 from umavez.leases import Leases
 from umavez.migration import migrate
 
-PAGES = ("/", "/unknown", "/records", "/messages", "/leases", "/tokens?owner=ana", "/sequences", "/decisions")
+INSTRUMENTS = ("/messages", "/leases", "/tokens?owner=ana", "/sequences", "/processes", "/decisions")
+PAGES = ("/", "/unknown", "/records", *INSTRUMENTS)
 
 
 @pytest.fixture

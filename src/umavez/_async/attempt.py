@@ -23,6 +23,7 @@ from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_liv
 from umavez.engine.observing import error_type
 from umavez.engine.outcome import Observe, Outcome, downstream_key
 from umavez.engine.stamps import STAMPS
+from umavez.engine.traces import with_trace
 from umavez.errors import (
     ClaimLost,
     NotStorable,
@@ -50,6 +51,8 @@ async def drive(flow: Flow[T] | SwapFlow[T], store: AsyncStore) -> T:
         while True:
             if isinstance(command, Swap):
                 expected, draft = command
+                if draft.event is not None:
+                    draft = with_trace(draft)
                 try:
                     reply = await store.swap(expected, draft)
                 except StoreUncertain as uncertain:
@@ -275,6 +278,7 @@ class AsyncAttempt:
                 return self._too_late(ends)
             self._writes += 1
             draft = drafting(claim.draft, f"{self._owner}/{self._writes}", *words)
+            draft = draft if draft.event is None else with_trace(draft)
             # Before the send: the lease runs from the store's write, which is not later than the answer.
             sent_at = time.monotonic()
             try:

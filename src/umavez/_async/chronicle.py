@@ -7,6 +7,7 @@ import logging
 from umavez.core.key import Key
 from umavez.core.telling.events import EventDraft
 from umavez.engine.processes import this_process
+from umavez.engine.traces import traced
 from umavez.errors import UmavezError
 from umavez.stores import AsyncChronicle, AsyncStore
 
@@ -18,7 +19,7 @@ async def remark(store: AsyncStore, key: Key, event: EventDraft, attempt: int, f
     if not isinstance(store, AsyncChronicle):
         return
     try:
-        await store.remark(key, event, attempt, fence, holder)
+        await store.remark(key, traced(event), attempt, fence, holder)
     except UmavezError as error:
         LOG.debug("The history of %s lacks that it was %s: %s", key.operation, event.kind, error)
 

@@ -8,6 +8,7 @@ import logging
 from umavez.core.key import Key
 from umavez.core.telling.events import EventDraft
 from umavez.engine.processes import this_process
+from umavez.engine.traces import traced
 from umavez.errors import UmavezError
 from umavez.stores import Chronicle, Store
 
@@ -19,7 +20,7 @@ def remark(store: Store, key: Key, event: EventDraft, attempt: int, fence: int, 
     if not isinstance(store, Chronicle):
         return
     try:
-        store.remark(key, event, attempt, fence, holder)
+        store.remark(key, traced(event), attempt, fence, holder)
     except UmavezError as error:
         LOG.debug("The history of %s lacks that it was %s: %s", key.operation, event.kind, error)
 
