@@ -182,6 +182,7 @@ def test_a_second_one_on_a_registry_counts_into_the_same_and_an_engine_is_wrappe
 
     assert counted("umavez_events_total", operation="charge", kind="succeeded") == 2
     assert counted("umavez_store_seconds_count", store="memory", verb="swap") == 4
+    assert "ObservedStore" not in counted.labels()
 
 
 def test_names_made_from_data_end_as_other() -> None:
@@ -314,7 +315,7 @@ def _fill(url: str, once: Once) -> None:
         outbox.migrate(connection)
         sequences.migrate(connection)
     with writing(url, "tables") as connection:
-        for organisation, last in (("a", 100), ("b", 30)):
+        for organisation, last in (("a", 100), ("b", 30), ("c", 50)):
             sequences.define(connection, organisation, "invoices", ranges=[Range(1, last)])
         sequences.define(connection, "a", "endless", ranges=[Range(1)])
         outbox.append(connection, Message("paid", "1"))
