@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 
 from chaos import Report, Setting, Trial
-from chaos.fiscal_worker import WORKERS, system_of, undecided
+from chaos.fiscal_worker import HOUR, WORKERS, system_of, undecided
 from umavez_systems.fiscal.assembly import Sistema
 from umavez_systems.fiscal.domain import Tipo
 from umavez_systems.fiscal.simulador import keeper
@@ -45,8 +45,9 @@ RATES = {
     "429/depois": 0.01,
     "lixo/depois": 0.01,
 }
-PATIENCE = 240.0
-"""Seconds without any document decided after which the trial is called stuck. Time in which the authority is down by
+PATIENCE = 2.0 * HOUR
+"""Seconds without any document decided after which the trial is called stuck: one that has used its questions up waits
+for the next hour, and may lose that one's first answers, too. Time in which the authority is down by
 the trial's own hand does not count: a busy machine takes half a minute to start it, and nothing can be decided then."""
 PROOFS = 200
 """Chains that are checked link by link, the rest by their heads."""
@@ -83,6 +84,7 @@ def run(setting: Setting, kinds: tuple[Tipo, ...] = GOODS) -> Report:
 
 def _losing(sim: keeper.Simulador, seed: int) -> None:
     httpx.post(f"{sim.controle}/_sim/taxas", json={**RATES, "semente": seed}, timeout=30).raise_for_status()
+    httpx.post(f"{sim.controle}/_sim/hora", json={"segundos": HOUR}, timeout=30).raise_for_status()
 
 
 def _harm(
@@ -191,7 +193,7 @@ def _judge_numbers(system: Sistema, book: dict[str, Any], report: Report) -> Non
 
 
 def _judge_budget(folder: Path, report: Report) -> None:
-    """The authority's own count: no key above ten questions, and no 656 ever."""
+    """The authority's own count: no 656 ever."""
     with sqlite3.connect(folder / "livro.db") as books:
         most = "SELECT alvo, count(*) FROM chamadas WHERE servico = 'consulta' GROUP BY alvo ORDER BY 2 DESC LIMIT 1"
         asked = books.execute(most).fetchone()
@@ -202,8 +204,8 @@ def _judge_budget(folder: Path, report: Report) -> None:
     books.close()
     report.sometimes["most questions about one key"] = 0 if asked is None else asked[1]
     report.sometimes["repeats recognised by the authority"] = duplicates
-    if undue or (asked is not None and asked[1] > 10):
-        report.blame(f"asked too often: {asked}, {undue} times 656")
+    if undue:
+        report.blame(f"asked too often: {undue} times 656")
 
 
 class _Workers:

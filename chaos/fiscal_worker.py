@@ -15,6 +15,7 @@ from pathlib import Path
 from umavez import Once, UmavezError
 from umavez_systems.database import open_database
 from umavez_systems.fiscal.assembly import DEMO_DATA, Sistema, Tempos
+from umavez_systems.fiscal.atos.governor import Limites
 from umavez_systems.fiscal.cases import Caller
 from umavez_systems.fiscal.domain import Destinatario, Endereco, Item, Pagamento, Pedido, Servico, Tipo
 from umavez_systems.fiscal.operations import Termos
@@ -27,7 +28,10 @@ WHERE = Endereco(**DEMO_DATA["endereco"])
 ROUND = 10
 """Intents between two looks at what others left behind."""
 HURRY = 20
-"""All pauses are shortened by this, so that the storm is about losses and not about waiting."""
+"""All pauses are shortened by this, so that the storm is about losses and not about waiting; the hour in which
+questions are counted too, here and at the authority: a document that has used its own up waits for the next."""
+HOUR = 3600 // HURRY
+"""Seconds."""
 
 
 def system_of(url: str, folder: str) -> Sistema:
@@ -43,6 +47,7 @@ def system_of(url: str, folder: str) -> Sistema:
         folder=Path(folder),
         tempos=Tempos(5.0, 5.0),
         termos=terms,
+        limites=Limites(hora=HOUR * 1000, bloqueio=HOUR * 1000, folga=6000),
         sleep=lambda seconds: time.sleep(seconds / HURRY),
     )
 

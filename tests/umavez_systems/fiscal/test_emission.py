@@ -11,10 +11,11 @@ import pytest
 from tests.umavez_systems.fiscal.conftest import Loja, Mundo, numerado, pedido
 from tests.umavez_systems.fiscal.test_wire import ato_de
 from umavez_systems.fiscal.assembly import Tempos
-from umavez_systems.fiscal.atos.governor import Limites
+from umavez_systems.fiscal.atos.governor import Governador, Limites
 from umavez_systems.fiscal.cases import Caller
 from umavez_systems.fiscal.domain import Acao, Estado, Tipo
 from umavez_systems.fiscal.operations import Termos
+from umavez_systems.fiscal.rules.retrying import TEMPO_DE_CONSULTA
 from umavez_systems.problems import Problem
 
 
@@ -245,6 +246,13 @@ def test_the_query_budget_is_kept_by_all_workers_together(tmp_path: object, mund
     assert row["momentos"].count(",") == 2
     assert shop.estado(made) == "INDETERMINADO"
     shop.fechar()
+
+
+def test_our_hour_is_longer_than_the_authoritys_by_what_a_question_may_take_to_arrive(loja_local: Loja) -> None:
+    """Ten that leave at once and arrive after half a minute, and one that arrives at once an hour after they left."""
+    budget = Governador(loja_local.banco, Limites(por_chave=10))
+    assert {budget.pedir("local/demo", "k") for _ in range(10)} == {0}
+    assert budget.pedir("local/demo", "k") > 3_600_000 + TEMPO_DE_CONSULTA * 1000 - 10_000
 
 
 def test_656_stops_every_call_of_the_taxpayer(loja_local: Loja) -> None:

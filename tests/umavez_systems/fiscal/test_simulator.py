@@ -19,6 +19,7 @@ import pytest
 
 from umavez_systems.fiscal.simulador import keeper
 from umavez_systems.fiscal.simulador.__main__ import ADDRESS, USERS
+from umavez_systems.fiscal.simulador.ledger import Livros
 
 UMAVEZ = Path(sys.executable).parent / "umavez"
 PATIENCE = 60.0
@@ -96,3 +97,16 @@ def test_two_simulators_never_share_their_books(tmp_path: Path) -> None:
     assert "outro simulador" in second.stderr
     assert keeper.em_pe(tmp_path) == found
     keeper.parar(found)
+
+
+def test_the_authoritys_hour_can_be_shortened_and_stays_so(tmp_path: Path) -> None:
+    books = Livros(tmp_path / "livro.db")
+    assert books.hour == 3_600_000
+    books.shorten({"segundos": 180})
+    for wrong in (0, 3601, 1.5, True, "180", None):
+        with pytest.raises(ValueError, match="segundos"):
+            books.shorten({"segundos": wrong})
+    books.close()
+    again = Livros(tmp_path / "livro.db")
+    assert again.hour == 180_000
+    again.close()

@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS marcas (natural_key TEXT PRIMARY KEY, marca TEXT);
 CREATE INDEX IF NOT EXISTS chamadas_por_alvo ON chamadas (servico, alvo, quando);
 """
 HOUR = 3_600_000
+HOUR_NAME = "/hora"
+"""Among the marks; no document is called so."""
 
 
 class Livros:
@@ -80,6 +82,19 @@ class Livros:
         """What was said of it."""
         found = self.rows("SELECT marca FROM marcas WHERE natural_key = ?", (name,))
         return found[0]["marca"] if found else None
+
+    @property
+    def hour(self) -> int:
+        """How long the authority's hour is, in milliseconds: shorter where somebody cannot wait for a real one."""
+        return int(self.marked(HOUR_NAME) or HOUR)
+
+    def shorten(self, order: dict[str, Any]) -> dict[str, int]:
+        """Set the length of the hour in which calls are counted, kept over restarts. Raises ValueError."""
+        seconds = order.get("segundos")
+        if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= HOUR // 1000:
+            raise ValueError("segundos é um número inteiro de 1 a 3600.")
+        self.rows("INSERT OR REPLACE INTO marcas (natural_key, marca) VALUES (?, ?)", (HOUR_NAME, str(seconds * 1000)))
+        return {"segundos": seconds}
 
     def contents(self) -> dict[str, Any]:
         """Everything, for whoever compares; without the documents themselves."""

@@ -188,7 +188,7 @@ class Sefaz:
         return _ret("retConsSitNFe", code, reason or MOTIVOS.get(code, code), head + inside, uf=False)
 
     def _found(self, text: str, call: Chamada) -> tuple[str, str, str]:
-        if self._books.calls("consulta", text, now() - HOUR) >= LIMITS["consulta"]:
+        if self._books.calls("consulta", text, now() - self._books.hour) >= LIMITS["consulta"]:
             return "656", "", ""
         try:
             chave = Chave.lida(text)
@@ -342,7 +342,7 @@ class Sefaz:
 
     def _counted(self, servico: str, alvo: str, code: str) -> str:
         """656 in place of a refusal that came too often."""
-        return "656" if self._books.calls(servico, alvo, now() - HOUR) >= LIMITS[servico] else code
+        return "656" if self._books.calls(servico, alvo, now() - self._books.hour) >= LIMITS[servico] else code
 
     def _protocol(self) -> str:
         number = self._books.rows(

@@ -214,8 +214,10 @@ class Controle(_Answering):
                 self._json(200, {})
             elif self.path == "/_sim/marcas":
                 self._json(201, self.server.world.books.mark(order, MARCAS))
+            elif self.path == "/_sim/hora":
+                self._json(200, self.server.world.books.shorten(order))
             else:
-                self._json(404, {"erro": "há POST /_sim/falhas, /_sim/taxas e /_sim/marcas"})
+                self._json(404, {"erro": "há POST /_sim/falhas, /_sim/taxas, /_sim/marcas e /_sim/hora"})
         except (ValueError, TypeError) as error:
             self._json(422, {"erro": str(error)})
 
