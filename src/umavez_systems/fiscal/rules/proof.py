@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from umavez import BoundedJson
 from umavez_systems.fiscal.domain import Estado, pode_passar
 
 INICIO = "0" * 64
+_BOUNDED = BoundedJson()
 LONGEST_RAW = 200_000
 """Bytes of an answer that are kept word for word; of a longer one the digest and the beginning."""
 
@@ -77,7 +79,7 @@ def _incoherent(entradas: list[Entrada]) -> list[str]:
     state = Estado.RASCUNHO.value
     for entry in entradas:
         where = f"entrada {entry.sequencia} ({entry.tipo})"
-        told = _told(entry)
+        told = _told(entry) if entry.tipo in ("bytes", "envio", "estado") else {}
         if entry.tipo == "bytes":
             stored.add(str(told.get("sha256")))
         elif entry.tipo == "envio" and told.get("sha256") not in stored:
@@ -91,7 +93,7 @@ def _incoherent(entradas: list[Entrada]) -> list[str]:
 
 def _told(entry: Entrada) -> dict[str, Any]:
     try:
-        found = json.loads(entry.conteudo)
+        found = _BOUNDED.parse(entry.conteudo.encode())
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
