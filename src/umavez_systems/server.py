@@ -31,6 +31,7 @@ from umavez_systems.gates.doors import Doors
 from umavez_systems.mailing.service import Service
 from umavez_systems.mailing.web import router as mailing
 from umavez_systems.mailing.web_public import router as mailing_around
+from umavez_systems.mailing.web_returns import router as mailing_returns
 from umavez_systems.migrations import migrate as systems
 from umavez_systems.openapi import Documented, answers
 from umavez_systems.processos.contas.web import router as processos_contas
@@ -52,6 +53,7 @@ ROUTERS = (
     corridas_dispatch,
     corridas_live,
     mailing_around,
+    mailing_returns,
     mailing,
     fiscal,
 )

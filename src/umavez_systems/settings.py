@@ -110,8 +110,10 @@ class Settings(BaseSettings):
     max_fence_corners: int = Field(
         default=250_000, ge=4, le=10_000_000, description="corners of all fences; each process keeps them in memory"
     )
-    smtp_url: str = Field(default="", description="smtp:// or smtps://; without it the built-in sink takes the mails")
-    broker: str = Field(default="local:", description="local: for the database itself, or amqp://…")
+    smtp_url: str = Field(
+        default="", description="smtp:// or smtps://; without it the built-in sink takes the mails", repr=False
+    )
+    broker: str = Field(default="local:", description="local: for the database itself, or amqp://…", repr=False)
     broker_prefix: str = Field(default="umavez", description="what names of queues and exchanges begin with")
     storage: str = Field(default="", description="folder or s3://bucket/prefix for uploaded lists")
     mailing_from: str = Field(default="umavez <mailing@localhost>", description="sender where an upload names none")
@@ -124,7 +126,10 @@ class Settings(BaseSettings):
     mailing_connections: int = Field(default=10, ge=1, le=200, description="connections to the provider per worker")
     mailing_dkim: str = Field(default="", description="selector:domain:/path/to/key.pem signs every mail")
     mailing_http_url: str = Field(default="", description="an HTTP provider with Resend's contract, instead of SMTP")
-    mailing_http_token: str = Field(default="", description="its key, sent as bearer; never shown")
+    mailing_http_token: str = Field(default="", description="its key, sent as bearer; never shown", repr=False)
+    mailing_http_secret: str = Field(
+        default="", description="whsec_…, with which it signs what it reports; never shown", repr=False
+    )
     public_url: str = Field(default="", description="how people reach this server, for links in mails")
     mailing_embedded: Literal["auto", "on", "off", "relay", "worker"] = Field(
         default="auto", description="what of mailing runs inside the server: both, none or one; auto: both on SQLite"

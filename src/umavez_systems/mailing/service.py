@@ -55,7 +55,7 @@ class Service:
         self._worker = worker
         # A delivery that comes again too early does no harm: the mailing's own lock decides.
         self._lease = max(mailing.settings.mailing_lock_seconds, 3.0)
-        self._threads = ThreadPool(AT_ONCE * 2 + 2, "umavez-mailing")
+        self._threads = ThreadPool(AT_ONCE * 4 + 2, "umavez-mailing")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then finish the groups under way."""

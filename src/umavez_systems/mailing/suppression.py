@@ -1,4 +1,4 @@
-"""Suppression: addresses that are never written to, by principal; and the links and reports that put them there."""
+"""Suppression: addresses that are never written to, by principal; and what links and reports do to entries."""
 
 from __future__ import annotations
 
@@ -154,6 +154,13 @@ class Suppressions:
                 reason = "bounce" if event == "bounced" else "reclamacao"
                 connection.rows(tables.SUPPRESS, (principal, row["email"], reason, detail[:500]))
             return True
+
+    def reported(self, entry: str, event: str, detail: str, *, hard: bool) -> bool:
+        """The same from the provider of all principals, which does not know whose mail it was."""
+        with self._database.statements() as connection:
+            row = connection.row(tables.ENTRY_BY_ID, (entry,)) if is_id(entry) else None
+            owner = "" if row is None else _owner(connection, row["mailing_id"])
+        return bool(owner) and self.told(owner, entry, event, detail, hard=hard)
 
     def _count(self, connection: Connection, held: Row, changes: dict[str, int]) -> None:
         """Count a report; the answer to the last doubt ends a mailing that waited for it, as a person's would."""

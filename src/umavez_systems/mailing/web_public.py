@@ -1,11 +1,10 @@
-"""Routes around mailings: templates, previews, suppression, unsubscribing, bounces, the development mailbox."""
+"""Routes around mailings: templates, previews, suppression, unsubscribing, the development mailbox."""
 
 from __future__ import annotations
 
 import html
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from umavez_systems.front.navigation import framed
-from umavez_systems.mailing.bounces import bounce_of, entry_of
-from umavez_systems.mailing.domain import invalid, shown_moment, unknown
+from umavez_systems.mailing.domain import shown_moment, unknown
 from umavez_systems.mailing.ingest.uploads import receive, spooled
 from umavez_systems.mailing.providers.sink import inbox, letter
 from umavez_systems.mailing.suppression import REASONS
@@ -25,10 +23,6 @@ from umavez_systems.web import body_schema, carrier_of
 
 router = APIRouter(tags=["mailing"])
 PREVIEW_LONGEST = 4_000_000
-BOUNCE = "message/rfc822"
-_MAIL = {
-    "requestBody": {"required": True, "content": {BOUNCE: {"schema": {"type": "string"}}}},
-}
 _PRIVATE = {"Cache-Control": "no-store"}
 _PAGE = {
     "Content-Security-Policy": (
@@ -62,15 +56,6 @@ class Supressao(BaseModel):
     emails: list[str] = Field(min_length=1, max_length=10_000)
     motivo: str = Field("manual", max_length=20, json_schema_extra={"enum": list(REASONS)})
     detalhe: str | None = Field(None, max_length=500)
-
-
-class Retorno(BaseModel):
-    """What a provider reports about mails: type, and what names the mail."""
-
-    tipo: str = Field(max_length=40, json_schema_extra={"pattern": r"^(email\.)?(delivered|bounced|complained)$"})
-    messageId: str | None = Field(None, max_length=998)  # noqa: N815  # the body's own name
-    entrada: str | None = Field(None, max_length=64)
-    detalhe: str = Field("", max_length=2000)
 
 
 @router.put("/mailings/modelos/{name}", openapi_extra=body_schema(Modelo))
@@ -152,37 +137,6 @@ async def allow(request: Request, email: str, principal: Principal) -> Response:
     if not await carrier.run(carrier.mailing.suppressions.remove, principal, email):
         raise unknown("endereco", email)
     return JSONResponse({"email": email}, headers=_PRIVATE)
-
-
-@router.post("/mailings/retornos", openapi_extra=body_schema(Retorno))
-async def bounce_report(request: Request, principal: Principal) -> Response:
-    """A provider's report: `delivered`, `bounced` or `complained`, also as email.delivered and so on."""
-    wish: Retorno = await read_json(request, Retorno)
-    event = wish.tipo.removeprefix("email.")
-    if event not in ("delivered", "bounced", "complained"):
-        raise invalid("tipo deve ser delivered, bounced ou complained.")
-    entry = wish.entrada or entry_of(wish.messageId or "")
-    return await _told(request, principal, entry, event, wish.detalhe or event)
-
-
-@router.post("/mailings/retornos/dsn", openapi_extra=_MAIL)
-async def bounce_mail(request: Request, principal: Principal) -> Response:
-    """A bounce as it came by mail (RFC 3464)."""
-    carrier = carrier_of(request)
-    found = await carrier.run(bounce_of, await carrier.body(request, BOUNCE))
-    if found is None:
-        raise invalid("O corpo não é um aviso de falha permanente de um e-mail deste sistema.")
-    return await _told(request, principal, found.entry, "bounced", found.reason, hard=found.hard)
-
-
-async def _told(
-    request: Request, principal: str, entry: str | None, event: str, detail: str, *, hard: bool = True
-) -> Response:
-    carrier = carrier_of(request)
-    told = partial(carrier.mailing.suppressions.told, principal, entry or "", event, detail, hard=hard)
-    if not await carrier.run(told):
-        raise unknown("entrada", entry or "")
-    return JSONResponse({"entrada": entry, "tipo": event}, headers=_PRIVATE)
 
 
 @router.get("/descadastrar/{token}", **answers("text/html", public=True))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+import json
 import re
+import time
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.umavez_systems.mailing.conftest import query, send
 from tests.umavez_systems.mailing.far import Far, mailed, work
-from umavez_systems.mailing.bounces import bounce_of, entry_of
 from umavez_systems.mailing.ports import Answer, Fate
+from umavez_systems.mailing.providers.bounces import bounce_of
+from umavez_systems.mailing.providers.returns import entry_of, signed
+from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
 
 
@@ -139,3 +147,64 @@ def test_the_list_is_exported_as_a_csv_that_no_spreadsheet_runs(client: httpx.Cl
 def test_a_link_that_nobody_sent_is_not_known(client: httpx.Client, token: str) -> None:
     for method in ("GET", "POST"):
         assert client.request(method, f"/descadastrar/{token}").status_code in (400, 404)
+
+
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
+
+
+def signature(body: bytes, moment: int, secret: str = SECRET) -> dict[str, str]:
+    """The headers with which a provider signs a report."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    digest = hmac.digest(key, f"msg_1.{moment}.".encode() + body, "sha256")
+    given = f"v1,{base64.b64encode(b'another').decode()} v1,{base64.b64encode(digest).decode()}"
+    return {"svix-id": "msg_1", "svix-timestamp": str(moment), "svix-signature": given}
+
+
+def test_only_what_the_provider_signed_a_moment_ago_is_its_report() -> None:
+    body, now = b'{"type": "email.bounced"}', 1_800_000_000
+    assert signed(SECRET, signature(body, now), body, now + 200)
+    assert not signed(SECRET, signature(body, now), body + b" ", now)
+    assert not signed(SECRET, signature(body, now), body, now + 301)
+    assert not signed(SECRET, signature(body, now, "whsec_" + base64.b64encode(b"x").decode()), body, now)
+    assert not signed("", signature(body, now), body, now)
+    assert not signed("whsec_nada!", signature(body, now), body, now)
+    assert not signed(SECRET, {}, body, now)
+    assert not signed(SECRET, {**signature(body, now), "svix-timestamp": "9" * 400}, body, now)
+
+
+def test_a_provider_reports_by_itself_and_a_soft_bounce_suppresses_nobody(
+    database: str, tmp_path: Path, serving: Any
+) -> None:
+    keys = "ana:0123456789abcdef"
+    settings = Settings(database=database, storage=f"{tmp_path}/l", api_keys=keys, mailing_http_secret=SECRET)
+    settings.mailing_embedded = "off"
+    carrier = Carrier(settings)
+    with serving(settings) as client:
+        client.headers["Authorization"] = "Bearer 0123456789abcdef"
+        mailing = send(client, "a.csv", "email\na@b.com\nb@b.com\nc@b.com\n").json()["mailingId"]
+        work(carrier, mailing, Far())
+        ids = {row["email"]: row["id"] for row in client.get(f"/mailings/{mailing}/entries").json()["itens"]}
+        del client.headers["Authorization"]
+
+        def told(event: str, tags: Any, **more: Any) -> httpx.Response:
+            body = json.dumps({"type": event, "data": {"email_id": "x", "tags": tags, **more}}).encode()
+            headers = {"Content-Type": "application/json", **signature(body, int(time.time()))}
+            return client.post("/mailings/retornos/provedor", content=body, headers=headers)
+
+        bounce = {"type": "Permanent", "subType": "General", "message": "no such user"}
+        for _ in range(2):  # providers repeat themselves
+            assert told("email.bounced", {"entrada": ids["a@b.com"]}, bounce=bounce).json() == {"conhecido": True}
+        soft = told("email.bounced", [{"name": "entrada", "value": ids["b@b.com"]}], bounce={"type": "Transient"})
+        assert soft.json() == {"conhecido": True}
+        assert told("email.complained", {"entrada": ids["c@b.com"]}).json() == {"conhecido": True}
+        for tags in (None, [], [1], {"entrada": 1}, {"entrada": "x"}, {"entrada": mailing}):
+            assert told("email.bounced", tags).json() == {"conhecido": False}
+        assert told("email.opened", {"entrada": ids["a@b.com"]}).json() == {"conhecido": False}
+        assert client.post("/mailings/retornos/provedor", json={"type": "x"}).status_code == 401
+    carrier.close()
+    assert query(settings, "SELECT email, motivo FROM mailing_suppressions ORDER BY 1") == [
+        ("a@b.com", "bounce"),
+        ("c@b.com", "reclamacao"),
+    ]
+    found = dict(query(settings, "SELECT email, status FROM mailing_entries"))
+    assert found == {"a@b.com": "FAILED", "b@b.com": "FAILED", "c@b.com": "SENT"}

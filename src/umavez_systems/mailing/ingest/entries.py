@@ -27,6 +27,7 @@ SLICE = 10_000
 HEAD, END = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0), struct.pack(">h", -1)
 PIECE = 1 << 19
 """Bytes that wait to be sent to the database at a time."""
+Pieces = tuple[bytes | memoryview, ...]
 CACHE = "PRAGMA cache_size = -32768"
 """SQLite's own two megabytes would have it read the same pages of its indexes over and over."""
 STAGED = (
@@ -84,7 +85,7 @@ def _columns(mailing: str, rows: pa.Table) -> pa.Table:
     )
 
 
-def _binary(mailing: str, rows: pa.Table) -> memoryview:
+def _binary(mailing: str, rows: pa.Table) -> Pieces:
     """The rows as COPY takes them in its binary form: what the server need not parse, it need not compute."""
     many = len(rows)
     bad = pc.is_valid(rows["motivo"])
@@ -106,7 +107,7 @@ def _binary(mailing: str, rows: pa.Table) -> memoryview:
     joined = pc.binary_join_element_wise(*arrays, pa.scalar(b"", kind))
     ends = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + many + 1]
     content = memoryview(joined.buffers()[2])[int(ends[0]) : int(ends[-1])]
-    return memoryview(b"".join((HEAD, content, END)))
+    return HEAD, content, END
 
 
 def _cell(value: bytes) -> bytes:
@@ -130,14 +131,15 @@ def _fixed(joined: bytes, width: int) -> pa.Array:
     return found.cast(pa.binary())
 
 
-def _copy(connection: Connection, table: str, content: memoryview) -> None:
+def _copy(connection: Connection, table: str, content: Pieces) -> None:
     cursor = connection.raw.cursor()
     with cursor.copy(f"COPY {table} ({COLUMNS}) FROM STDIN (FORMAT binary)".encode()) as copy:
-        for place in range(0, len(content), PIECE):
-            copy.write(content[place : place + PIECE])
+        for piece in content:
+            for place in range(0, len(piece), PIECE):
+                copy.write(piece[place : place + PIECE])
 
 
-def _staged(connection: Connection, content: memoryview, rule: str) -> dict[str, int]:
+def _staged(connection: Connection, content: Pieces, rule: str) -> dict[str, int]:
     connection.rows(STAGED)
     connection.rows("TRUNCATE mailing_staging")
     _copy(connection, "mailing_staging", content)

@@ -41,7 +41,9 @@ DEFAULT_TEXT = "Olá!\n\nEsta mensagem foi enviada a {{ email }}.\n\nPara não r
 
 
 def _environment(autoescape: bool) -> ImmutableSandboxedEnvironment:
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=autoescape, keep_trailing_newline=True)
+    made = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=autoescape, keep_trailing_newline=True)
+    made.globals.clear()  # nothing may be called, and every mail would carry them along
+    return made
 
 
 _PLAIN, _HTML = _environment(False), _environment(True)
@@ -93,8 +95,10 @@ class Letter:
 _BREAK = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def _rendered(template: Template, values: Mapping[str, str]) -> str:
+def _rendered(template: Template | str, values: Mapping[str, str]) -> str:
     """The text, piece by piece, so that one that grows without measure is given up early."""
+    if isinstance(template, str):
+        return template
     pieces: list[str] = []
     size = 0
     for piece in template.generate(values):
@@ -106,7 +110,10 @@ def _rendered(template: Template, values: Mapping[str, str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _compiled(text: str, escaping: bool) -> Template:
+def _compiled(text: str, escaping: bool) -> Template | str:
+    """What makes a text of values, or the text itself where it has no mark at all."""
+    if not any(mark in text for mark in ("{{", "{%", "{#")):
+        return text
     return (_HTML if escaping else _PLAIN).from_string(text)
 
 

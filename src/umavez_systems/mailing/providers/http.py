@@ -16,6 +16,7 @@ from umavez import BoundedJson
 from umavez.failures import Phase, Trouble, of_status, trouble_of
 from umavez_systems.mailing.domain import Capability
 from umavez_systems.mailing.ports import Answer, Fate, Mail, Proof
+from umavez_systems.mailing.providers.returns import TAG
 
 WINDOW = 24 * 3600.0
 TIMEOUT = 30.0
@@ -51,6 +52,8 @@ class HttpProvider:
     async def _one(self, mail: Mail, proof: Proof) -> Answer:
         body: dict[str, Any] = {"from": mail.sender, "to": [mail.recipient], "subject": mail.subject}
         body |= {name: text for name, text in (("text", mail.text), ("html", mail.html)) if text is not None}
+        # Comes back with every report about this mail.
+        body["tags"] = [{"name": TAG, "value": mail.entry}]
         body["headers"] = {**mail.headers, "Message-ID": mail.message_id}
         async with self._hands:
             await proof()

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from email.utils import parseaddr
+from functools import lru_cache
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from aiosmtplib import (
@@ -53,19 +54,28 @@ class SmtpProvider:
             "start_tls": False if secure or wish == "never" else (True if wish == "required" else None),
             "timeout": timeout,
         }
+        self._connections = connections
         self._hands = asyncio.Semaphore(connections)
         self._idle: list[SMTP] = []
 
     async def send(self, mails: Sequence[Mail], proof: Proof) -> list[Answer]:
         """See Provider.send. As many at once as there are connections."""
-        tasks = [asyncio.create_task(self._one(mail, proof)) for mail in mails]
+        answers: dict[int, Answer] = {}
+        left = iter(enumerate(mails))
+
+        async def hand() -> None:
+            for place, mail in left:
+                answers[place] = await self._one(mail, proof)
+
+        hands = [asyncio.create_task(hand()) for _ in range(min(self._connections, len(mails)))]
         try:
-            return list(await asyncio.gather(*tasks))
+            await asyncio.gather(*hands)
         except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for one in hands:
+                one.cancel()
+            await asyncio.gather(*hands, return_exceptions=True)
             raise
+        return [answers[place] for place in range(len(mails))]
 
     async def _one(self, mail: Mail, proof: Proof) -> Answer:
         async with self._hands:
@@ -110,7 +120,7 @@ class SmtpProvider:
             return Answer(Fate.REFUSED, "O servidor SMTP não aceita este endereço (SMTPUTF8).")
         coding = {"options": ["SMTPUTF8"], "encoding": "utf-8"} if utf8 else {}
         try:
-            await client.mail(parseaddr(mail.sender)[1], **coding)  # type: ignore[arg-type]  # its own options
+            await client.mail(_envelope(mail.sender), **coding)  # type: ignore[arg-type]  # its own options
             await client.rcpt(mail.recipient, encoding="utf-8" if utf8 else "ascii")
         except SMTPSenderRefused as error:
             if idle and error.code == 421:
@@ -169,6 +179,11 @@ def answer_of(error: SMTPResponseException, *, recipient: bool = False) -> Answe
     if error.code < 500:
         return Answer(Fate.LATER, _said(error), slow=error.code in SLOW)
     return Answer(Fate.REFUSED, _said(error), hard=is_hard(error.message, spoken_of=recipient))
+
+
+@lru_cache(maxsize=64)
+def _envelope(sender: str) -> str:
+    return parseaddr(sender)[1]
 
 
 def _code(error: BaseException) -> int | None:

@@ -89,6 +89,9 @@ class Holding:
     def _added(self, batch: Batch, lines: int, done: float, turn: Callable[[], None], *, new: bool) -> Row:
         rule = Reingest(self.row["reingestao"])
         with self._database.transaction() as connection:
+            if not self._dialect.sqlite:
+                # Entries and the place where to go on are lost together, if at all, and the list's end waits for both.
+                connection.rows("SET LOCAL synchronous_commit = off")
             if not self._unlocked:
                 self._proved(connection)
             added = add_batch(connection, batch, rule, new=new and rule is Reingest.MANTER)
@@ -138,7 +141,6 @@ class Holding:
                 group, claimed = self._claimed(connection, row, want, provider)
                 changes = tables.summed(changes, claimed)
             self._dialect.count(connection, self.id, changes, cursor=self._cursor)
-            self._claim.renew(connection.raw)
             return group
 
     def _settle(self, connection: Connection, results: Sequence[Result]) -> dict[str, int]:

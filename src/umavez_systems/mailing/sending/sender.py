@@ -1,4 +1,4 @@
-"""Sending: groups of mails, one after the other: intents committed, mails handed over, results committed."""
+"""Sending: groups of mails: intents committed, mails handed over, results committed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from umavez_systems.mailing.sending.limiter import Limiter
 from umavez_systems.settings import Settings
 
 PAGE = 500
+LANES = 2
+"""Halves of a group that are on their way at once. Together they are one group: what a crash leaves in doubt."""
 Run = Callable[..., Awaitable[Any]]
 
 
@@ -39,7 +41,9 @@ class Sender:
         self._limiter = limiter
         self._run = run
         self._proof = proof
-        self._size = limiter.size(min(settings.mailing_group, max(provider.capability.batch, settings.mailing_group)))
+        self._turning = asyncio.Lock()
+        self._halted = False
+        self._size = limiter.size(settings.mailing_group)
         row = holding.row
         letter = Letter(row["assunto"], row["texto"], row["html"])
         names = Dialect.of(row["dialeto"]).variables
@@ -54,28 +58,49 @@ class Sender:
         )
 
     async def send(self, until: float, stop: asyncio.Event) -> bool:
-        """Send until the time is over; True when what is left has to wait for its moment."""
-        await self._settle_doubts()
-        results: list[Result] = []
-        while True:
-            if time.monotonic() < until:
-                await self._rest(stop, until)
-            over = stop.is_set() or time.monotonic() >= until
-            group = await self._run(
-                self._holding.turn, results, 0 if over else self._size, self._provider.capability.name
-            )
-            results = []
-            if over or group.wish is not None:
-                return False
-            if group.entries:
-                results = await self._sent(group)
-            elif not group.suppressed:
-                # Doubts of this very slice may be settled now; what they set free waits for the next one.
-                await self._settle_doubts()
-                return True
+        """Send until the time is over; True when what is left has to wait for its moment.
 
-    async def _rest(self, stop: asyncio.Event, until: float) -> None:
-        left = await self._run(self._limiter.reserve, self._size)
+        By halves of a group in turn: while one is handed over, the other's results and next intents are committed.
+        """
+        await self._settle_doubts()
+        self._halted = False
+        lanes = min(LANES, self._size)
+        ends = await asyncio.gather(*(self._lane(until, stop) for _ in range(lanes)), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+        if not all(ends):
+            return False
+        # Doubts of this very slice may be settled now; what they set free waits for the next one.
+        await self._settle_doubts()
+        return True
+
+    async def _lane(self, until: float, stop: asyncio.Event) -> bool:
+        """Take, send and settle until nothing is left for it (True), or the time is over, or the other lane failed."""
+        many = max(1, self._size // LANES)
+        results: list[Result] = []
+        try:
+            while True:
+                if time.monotonic() < until and not self._halted:
+                    await self._rest(many, stop, until)
+                over = self._halted or stop.is_set() or time.monotonic() >= until
+                async with self._turning:
+                    group = await self._run(
+                        self._holding.turn, results, 0 if over else many, self._provider.capability.name
+                    )
+                results = []
+                if over or group.wish is not None:
+                    return False
+                if group.entries:
+                    results = await self._sent(group)
+                elif not group.suppressed:
+                    return True
+        except BaseException:
+            self._halted = True
+            raise
+
+    async def _rest(self, many: int, stop: asyncio.Event, until: float) -> None:
+        left = await self._run(self._limiter.reserve, many)
         # A moment of one's own is waited for; a rest of everybody's goes on without us.
         end = math.inf if self._limiter.reserves else until
         while left > 0 and not stop.is_set() and time.monotonic() < end:
@@ -91,7 +116,8 @@ class Sender:
         results += [result_of(tried[mail.entry], answer) for mail, answer in zip(mails, answers, strict=True)]
         await self._suppress(mails, answers)
         if answers and all(answer.fate is Fate.UNREACHED for answer in answers):
-            await self._run(self._holding.turn, results, 0, self._provider.capability.name)
+            async with self._turning:
+                await self._run(self._holding.turn, results, 0, self._provider.capability.name)
             raise Unreachable(answers[0].text)
         return results
 

@@ -26,7 +26,9 @@ def test_an_http_provider_gets_its_key_and_every_end_has_a_meaning() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
             return httpx.Response(200 if request.url.path.endswith("id-ok") else 404, json={"id": "id-ok"})
-        name = json.loads(request.content)["to"][0].partition("@")[0]
+        body = json.loads(request.content)
+        name = body["to"][0].partition("@")[0]
+        assert body["tags"] == [{"name": "entrada", "value": name}]
         made.setdefault(request.headers["idempotency-key"], f"id-{name}")
         fates = {"slow": 429, "bad": 422, "busy": 409, "key": 403, "down": 503}
         if name == "cut":

@@ -7,11 +7,11 @@ that 140 kB can stand still for minutes: what is larger, longer or deeper than a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import Message
 
 from umavez_systems.mailing.domain import is_hard
+from umavez_systems.mailing.providers.returns import Told, entry_of
 
 LONGEST = 256 * 1024
 """Bytes that are read: what failed and whose mail it was stands before the mail itself."""
@@ -20,19 +20,9 @@ MOST_PARTS = 100
 MOST_NESTED = 20
 """Boundaries that are named: each may hold the next."""
 LONGEST_HEADER = 4096
-LONGEST_REASON = 2000
+LONGEST_DETAIL = 2000
 _TYPE = re.compile(rb"content-type:", re.IGNORECASE)
 _BOUNDARY = re.compile(rb"boundary", re.IGNORECASE)
-_OUR_ID = re.compile(r"<([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.[0-9a-f]{8}@")
-
-
-@dataclass(frozen=True, slots=True)
-class Bounce:
-    """What a delivery status notification says: which entry, why, and whether the address is gone."""
-
-    entry: str
-    reason: str
-    hard: bool
 
 
 class _ShortHeaders(policy.Compat32):
@@ -43,13 +33,7 @@ class _ShortHeaders(policy.Compat32):
         return name, value[:LONGEST_HEADER]
 
 
-def entry_of(message_id: str) -> str | None:
-    """The entry that one of our Message-IDs names."""
-    found = _OUR_ID.search(message_id)
-    return found[1] if found else None
-
-
-def bounce_of(content: bytes) -> Bounce | None:
+def bounce_of(content: bytes) -> Told | None:
     """What a delivery status notification says about a permanent failure, if it is one."""
     content = content[:LONGEST]
     parts = max(content.count(b"\n--"), len(_TYPE.findall(content)))
@@ -64,7 +48,7 @@ def bounce_of(content: bytes) -> Bounce | None:
         return None
 
 
-def _told(message: Message) -> Bounce | None:
+def _told(message: Message) -> Told | None:
     fields: dict[str, str] = {}
     entry = None
     for part in message.walk():
@@ -77,7 +61,8 @@ def _told(message: Message) -> Bounce | None:
     status, diagnosis = fields.get("status", ""), fields.get("diagnostic-code", "")
     if entry is None or fields.get("action", "").lower() != "failed" or status.startswith("4."):
         return None
-    return Bounce(entry, (diagnosis or status or "bounce")[:LONGEST_REASON], is_hard(f"{status} {diagnosis}"))
+    detail = (diagnosis or status or "bounce")[:LONGEST_DETAIL]
+    return Told(entry, "bounced", detail, is_hard(f"{status} {diagnosis}"))
 
 
 def _headers(part: Message) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from umavez_systems.mailing.bounces import LONGEST_REASON, bounce_of
+from umavez_systems.mailing.providers.bounces import LONGEST_DETAIL, bounce_of
 
 ID = "00000000-0000-0000-0000-000000000000"
 BOUNCE = (
@@ -41,13 +41,13 @@ def test_a_mail_made_to_be_slow_is_read_in_no_time(content: bytes) -> None:
 def test_a_bounce_in_no_encoding_at_all_can_be_kept() -> None:
     found = bounce_of(BOUNCE)
     assert found is not None
-    assert (found.entry, found.reason, found.hard) == (ID, "5.1.1", True)
+    assert (found.entry, found.detail, found.hard) == (ID, "5.1.1", True)
     strange = bounce_of(BOUNCE.replace(b"Status: 5", b"Diagnostic-Code: \xff\x00\xed\xa0\x80\r\nStatus: 5"))
     assert strange is not None
-    assert b"\0" not in strange.reason.encode()
+    assert b"\0" not in strange.detail.encode()
     long = bounce_of(BOUNCE.replace(b"Status: 5", b"Diagnostic-Code: " + b"x" * 100_000 + b"\r\nStatus: 5"))
     assert long is not None
-    assert len(long.reason) == LONGEST_REASON
+    assert len(long.detail) == LONGEST_DETAIL
 
 
 def test_reading_a_mail_keeps_nobody_waiting(client: httpx.Client) -> None:
