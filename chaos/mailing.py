@@ -227,7 +227,7 @@ def broker_storm(setting: Setting) -> Report:
 
 def _stormed(setting: Setting, broker: Any) -> Report:
     report, chance = Report(), random.Random(setting.seed)
-    many = (2000 if setting.count > FEW else 150) * setting.count // len(POLICIES)
+    many = (2000 if broker is not None else 700) * setting.count if setting.count > FEW else 50 * setting.count
     more = {} if broker is None else {"broker": broker.url}
     with stage(setting, mailing_group=STORM_GROUP, mailing_connections=5, **more) as (carrier, ledger, given):
         workers = [started(given, relay=False) for _ in range(WORKERS)]
@@ -265,7 +265,7 @@ def _wait(setting: Setting, ledger: Ledger, mails: int, chance: random.Random) -
         ledger.allow(chance.randint(1, mails // (2 * setting.count)))
         return
     # Some harms come while a list is read, before any mail: nobody waits for mails without end.
-    target = ledger.mails.total() + chance.randint(0, 2 * mails // (setting.count + 5))
+    target = ledger.mails.total() + chance.randint(0, 2 * mails // (setting.count + 15))
     _until(lambda: ledger.mails.total() >= target, STALL)
 
 
