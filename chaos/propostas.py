@@ -11,7 +11,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 
 import httpx
@@ -29,15 +29,16 @@ FIXED = ("id", "nome", "email", "documento", "idempotencia_key")
 
 def under_fire(setting: Setting) -> Report:
     """`count` keys from 64 clients, 5 times each, while workers are killed; one row per key, one answer per key."""
-    return on_hosts(setting, 1)
+    return on_hosts(setting, 1, (0.1, 0.8), lambda: None)
 
 
-def on_hosts(setting: Setting, hosts: int) -> Report:
-    """The same on so many servers, which share nothing but the database."""
+def on_hosts(setting: Setting, hosts: int, pause: tuple[float, float], began: Callable[[], None]) -> Report:
+    """The same on so many servers, which share nothing but the database; `began` is called when they serve."""
     report = Report(done=setting.count)
     with ExitStack() as stack:
         places = [stack.enter_context(serving(setting)) for _ in range(hosts)]
-        answers = asyncio.run(_storm(setting, places, report))
+        began()
+        answers = asyncio.run(_storm(setting, places, pause, report))
     answers.judge(report)
     rows = one_row(setting, COUNT)
     if rows != (setting.count, setting.count):
@@ -45,7 +46,9 @@ def on_hosts(setting: Setting, hosts: int) -> Report:
     return report
 
 
-async def _storm(setting: Setting, places: list[tuple[str, int]], report: Report) -> Answers:
+async def _storm(
+    setting: Setting, places: list[tuple[str, int]], pause: tuple[float, float], report: Report
+) -> Answers:
     answers = Answers()
     keys = [f"client-{setting.seed}-{number}" for number in range(setting.count)]
     work = [(key, repeat) for key in keys for repeat in range(REPEATS)]
@@ -57,7 +60,7 @@ async def _storm(setting: Setting, places: list[tuple[str, int]], report: Report
         )
         queue = iter(work)
         for _, supervisor in places:
-            await stack.enter_async_context(killing(supervisor, setting.seed, (0.1, 0.8), report))
+            await stack.enter_async_context(killing(supervisor, setting.seed, pause, report))
         await asyncio.gather(*(_client(client, addresses, queue, answers, setting) for _ in range(CLIENTS)))
     return answers
 
