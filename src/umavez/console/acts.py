@@ -18,6 +18,7 @@ from umavez._sync.once import Once
 from umavez._sync.reconcile import Reconciler
 from umavez.console.books import DECIDE_SECONDS
 from umavez.console.decisions import SHORTEST_REASON, Deed, Done
+from umavez.console.eyes import proposal_of, proposing, takes_two
 from umavez.console.instruments import MOST_ID, entry_of, stamp_of
 from umavez.console.looks import moment
 from umavez.console.pages import CAUSES, seen_at, shown
@@ -55,6 +56,9 @@ _RELEASE = Offer(
     "Free the lease",
     "Free the lease",
     ("The next who asks gets it, with a higher fence. If its last holder still works, two work at once.",),
+)
+_TWO = (
+    "This operation takes two people: yours is a proposal, and nothing happens until another agrees within 15 minutes."
 )
 _CANCEL = Offer("Cancel the token", "Cancel the token", ("Whoever comes with it is told that it was cancelled.",))
 _DISCARD = Offer(
@@ -147,6 +151,8 @@ async def _decided(visit: Visit, record: Record, action: str, work: Callable[[De
     if complaint := unsaid(visit):
         return _drawn(visit, record, offer, visit.t(complaint))
     deed = deed_of(visit, action, record.key.digest.hex(), record.key)
+    if action != "cancel" and takes_two(visit.desk.books, record.key.operation):
+        return await _proposed(visit, record, deed)
     try:
         done = await visit.desk.books.look(lambda: work(deed), DECIDE_SECONDS)
     except RecordChanged as changed:
@@ -155,6 +161,27 @@ async def _decided(visit: Visit, record: Record, action: str, work: Callable[[De
         return _drawn(visit, record, offer, str(refused))
     visit.desk.books.forget()
     return visit.to(visit.of(record), done="again" if done.replayed else done.told["result"])
+
+
+async def _proposed(visit: Visit, record: Record, deed: Deed) -> Response:
+    """Keep what somebody proposes, for a second person to agree to."""
+    books = visit.desk.books
+
+    def propose() -> Done:
+        now = books.now()
+        if record.stamp != deed.stamp:
+            raise RecordChanged(record)
+        standing = proposal_of(books, record, now)
+        if standing is not None and (standing.who, standing.says) != (deed.who.name, dict(deed.means)):
+            raise Refused("Something else is proposed already; agree to it, or wait until its time is over.", 409)
+        proposal = proposing(deed, record, now if standing is None else standing.at, override="typed" in visit.form)
+        return visit.desk.decisions.carry_out(proposal, lambda _: "proposed")
+
+    try:
+        await books.look(propose, DECIDE_SECONDS)
+    except RecordChanged as changed:
+        return _drawn(visit, changed.record, _fitting(changed.record, deed.action), changed=True)
+    return visit.to(visit.of(record), done="proposed")
 
 
 def _fitting(record: Record, action: str) -> Offer:
@@ -199,12 +226,15 @@ def _drawn(visit: Visit, record: Record, offer: Offer, complaint: str = "", *, c
     back = f"{visit.base}{visit.of(record)}"
     if closed and not changed:
         raise Refused("To change what is settled takes the role govern.")
+    causes = offer.causes
+    if offer is not _CANCEL and takes_two(visit.desk.books, record.key.operation):
+        causes = (_TWO, *causes)
     return visit.page(
         "decide.html",
         409 if changed else 400 if complaint else 200,
         title=offer.title,
         button=offer.button,
-        causes=offer.causes,
+        causes=causes,
         asks_for=offer.asks_for,
         subject=f"{record.key.operation} {record.key.value}",
         back=back,

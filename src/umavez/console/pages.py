@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from umavez.console.books import LOOKED_AT, PAGE, Books, Count
 from umavez.console.bulk import FREE, HAPPENED, refuse_unfit
+from umavez.console.eyes import proposal_of
 from umavez.console.history import drawn, questions
 from umavez.console.looks import ago, cursor, human, position
 from umavez.console.panels import LOG, Link, Panel, safe_page
@@ -64,6 +65,7 @@ NOTICES = {
     "running": "The far side never did it, and it runs again now.",
     "waiting": "Done: the message waits for its turn again.",
     "discarded": "Done: the message is given up.",
+    "proposed": "Proposed: it is done when a second person agrees within 15 minutes.",
     "again": "This form had been sent already; nothing was done twice.",
 }
 """What a page says about the form that led to it."""
@@ -357,5 +359,6 @@ async def shown(visit: Visit, seen: Seen, *, revealed: bool = False) -> Response
         fields=fields_of(visit, record),
         private=private_of(record, revealed=revealed),
         links=await _links(visit, ask),
+        proposal=await books.look(lambda: proposal_of(books, record, now)),
         command=command_line(record, now),
     )
