@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
-from umavez.console import acts, agreements, instruments, orders, pages
+from umavez.console import acts, agreements, caring, instruments, orders, pages
 from umavez.console.books import Books, Count, TooSlow
 from umavez.console.bulks import Bulks
 from umavez.console.decisions import Decisions
@@ -68,6 +68,7 @@ PAGES = (
     Page("/records/{digest}/happened", "POST", "decide", acts.happened),
     Page("/records/{digest}/not-happened", "GET", "decide", acts.not_happened_page),
     Page("/records/{digest}/not-happened", "POST", "decide", acts.not_happened),
+    Page("/records/{digest}/note", "POST", "decide", caring.note),
     Page("/records/{digest}/agree", "GET", "decide", agreements.agree_page),
     Page("/records/{digest}/agree", "POST", "decide", agreements.agree),
     Page("/records/{digest}/cancel", "GET", "decide", acts.cancel_page),

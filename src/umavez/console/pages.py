@@ -14,6 +14,7 @@ from umavez.console.bulk import FREE, HAPPENED, refuse_unfit
 from umavez.console.eyes import proposal_of
 from umavez.console.history import drawn, questions
 from umavez.console.looks import ago, cursor, human, position
+from umavez.console.notes import ASIDE, Note, notes
 from umavez.console.panels import LOG, Link, Panel, safe_page
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.console.standing import (
@@ -99,6 +100,7 @@ class Item(NamedTuple):
     asked: int
     answer: str
     due: Instant | None
+    note: Note | None
 
 
 class Group(NamedTuple):
@@ -177,20 +179,37 @@ async def unknown(visit: Visit) -> Response:
     books = visit.desk.books
     after = position(visit.asked("after"))
 
-    def look() -> tuple[list[Record], Instant, str]:
+    def look() -> tuple[list[Record], Instant, str, dict[str, Note]]:
         found = books.page(Query(status=Status.UNKNOWN, limit=INBOX, after=after))
         gone = [] if after else books.page(Query(lapsed=True, limit=INBOX), _in_doubt(books)).records
-        return sorted(found.records + gone, key=lambda record: record.position), found.now, cursor(found.after)
+        records = sorted(found.records + gone, key=lambda record: record.position)
+        return records, found.now, cursor(found.after), notes(books)
 
-    records, now, following = await books.look(look)
+    records, now, following, noted = await books.look(look)
+    whose = visit.somebody.name if visit.asked("show") == "mine" else ""
     groups: dict[tuple[str, str], Group] = {}
+    aside = 0
     for record in records:
+        note = noted.get(record.key.digest.hex())
+        hidden = note is not None and note.hides(record, now)
+        aside += hidden
+        if (hidden and visit.asked("show") != "all") or (whose and (note is None or note.to != whose)):
+            continue
         name = (record.key.operation, record.error or "")
         if name not in groups:
             asks = policy_of(books, name[0]) == "the far side is asked"
             groups[name] = Group(*name, policy_of(books, name[0]), asks, [], _alike(*name, record))
-        groups[name].records.append(_item(record, now, asks=groups[name].asks))
-    return visit.page("unknown.html", groups=list(groups.values()), now=now, after=following, causes=CAUSES)
+        groups[name].records.append(_item(record, now, note, asks=groups[name].asks))
+    return visit.page(
+        "unknown.html",
+        groups=list(groups.values()),
+        now=now,
+        after=following,
+        causes=CAUSES,
+        aside=aside,
+        show=visit.asked("show"),
+        hours=list(ASIDE),
+    )
 
 
 def _alike(operation: str, error: str, record: Record) -> str:
@@ -219,12 +238,12 @@ def _in_doubt(books: Books) -> Any:
     return wanted
 
 
-def _item(record: Record, now: Instant, *, asks: bool) -> Item:
+def _item(record: Record, now: Instant, note: Note | None, *, asks: bool) -> Item:
     asked = questions(record)
     since = record.updated_at if record.status is Status.UNKNOWN else record.lease_until or record.updated_at
     answer = str(asked[-1].get("reason", "")) if asked else ""
     due = since + Pace().wait(len(asked)) if asks else None
-    return Item(record, state_of(record, now), len(asked), answer, due)
+    return Item(record, state_of(record, now), len(asked), answer, due, note)
 
 
 async def records(visit: Visit) -> Response:
