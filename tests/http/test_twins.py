@@ -215,6 +215,7 @@ TABLE: dict[str, tuple[Does, list[bytes], dict[str, Any], type[MemoryStore], lis
 
 @pytest.mark.parametrize("case", TABLE)
 def test_every_shell_tells_the_same(case: str) -> None:
+    """X.03."""
     does, requests, options, store, statuses, runs = TABLE[case]
     told_by = [shell(does, store(), requests, **{"unknown": "rerun", **options}) for shell in SHELLS]
     for answers, ran in told_by:

@@ -70,6 +70,7 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_system_uses_public_names_and_no_other_system(path: Path) -> None:
+    """X.01."""
     assert not {name for name in imported(path) if name.partition(".")[0] == "umavez"} - PUBLIC
     own = path.relative_to(SOURCE).parts[0]
     if own in SYSTEMS:
@@ -94,3 +95,12 @@ def test_no_module_is_too_long(path: Path) -> None:
 def test_every_system_has_the_same_files(system: str) -> None:
     names = {path.name for path in (SOURCE / system).iterdir()}
     assert {"README.md", "domain.py", "operations.py", "database.py", "web.py"} <= names
+
+
+def test_every_line_of_the_requirements_is_named_by_a_test() -> None:
+    lines = {"S0": 16, "S1": 12, "S2": 13, "S3": 11, "S4": 13, "X": 5}
+    tests = "".join(path.read_text().lower() for path in sorted(Path(__file__).parent.parent.rglob("test_*.py")))
+
+    wanted = [(part, number) for part, last in lines.items() for number in range(1, last + 1)]
+    named = [f"{part}.{number:02}" for part, number in wanted]
+    assert [name for name in named if name.lower() not in tests and name.lower().replace(".", "_") not in tests] == []

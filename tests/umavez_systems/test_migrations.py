@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy
 from alembic import command
 from alembic.config import Config
 
@@ -160,3 +161,15 @@ def test_s1_a_price_that_is_none_is_refused_by_the_table(url: str, rows: Rows) -
     with pytest.raises((sqlite3.IntegrityError, psycopg.errors.NumericValueOutOfRange)):
         rows(sql, False, bad)
     rows(sql, False, None)
+
+
+def test_s4_08_documents_are_unique_by_their_identity_and_found_by_their_key(database: str) -> None:
+    prepare(Settings(database=database))
+    engine = sqlalchemy.create_engine(database.replace("postgresql://", "postgresql+psycopg://"))
+    looked = sqlalchemy.inspect(engine)
+
+    unique = [tuple(one["column_names"]) for one in looked.get_unique_constraints("documentos_fiscais")]
+    indexes = [tuple(one["column_names"]) for one in looked.get_indexes("documentos_fiscais")]
+    engine.dispose()
+    assert ("id_idempotencia",) in unique
+    assert ("chave_acesso",) in indexes

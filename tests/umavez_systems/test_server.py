@@ -260,6 +260,7 @@ def test_a_database_of_the_local_server_needs_no_host(
 
 
 def test_serve_starts_from_nothing_and_stops_gracefully(tmp_path: Path) -> None:
+    """X.02."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     server = subprocess.Popen(

@@ -17,6 +17,7 @@ from umavez_systems.settings import Settings
 
 
 def test_geracao_de_token(client: Client, settings: Settings) -> None:
+    """S1.02, S1.05, S1.06, S1.12."""
     before = datetime.now().astimezone()
     offered = ask(client)
 
@@ -74,6 +75,7 @@ def test_expiracao(client: Client, settings: Settings) -> None:
 
 
 def test_ownership(client: Client, settings: Settings) -> None:
+    """S1.07."""
     token = token_of(client)
 
     before = confirm(client, token, "mallory")
@@ -128,6 +130,7 @@ def test_used_then_expired_still_returns_the_ride(client: Client, settings: Sett
 
 @pytest.mark.parametrize("token", ["0" * 64, "abc123", "", "ção", "A" * 64])
 def test_an_unknown_token_is_invalid(client: Client, token: str) -> None:
+    """S1.07."""
     refused = confirm(client, token)
 
     assert (refused.status_code, refused.json()["error"]) == (404, "token_invalid")
@@ -158,6 +161,7 @@ def test_a_used_token_cannot_be_cancelled(client: Client) -> None:
 
 
 def test_a_driver_inside_the_fence_needs_no_token(client: Client) -> None:
+    """S1.01."""
     fenced(client)
     driver(client, "perto", -23.5506, -46.6334)
 
@@ -183,6 +187,7 @@ def test_the_confirmed_ride_gets_the_nearest_driver_from_outside(client: Client)
 
 @pytest.mark.parametrize("geofence", [True, False])
 def test_confirmation_works_whatever_the_geofence_flag_says(database: str, serving: Any, geofence: bool) -> None:
+    """S1.10."""
     with serving(Settings(database=database, enable_geofence=geofence)) as client:
         token = token_of(client)
         assert confirm(client, token).status_code == 201
@@ -233,6 +238,7 @@ def test_every_operation_is_audited_without_the_token(client: Client, settings: 
 
 
 def test_the_token_itself_is_stored_nowhere(client: Client, settings: Settings) -> None:
+    """S1.06."""
     token = token_of(client)
     confirm(client, token)
 

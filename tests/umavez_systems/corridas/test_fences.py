@@ -71,6 +71,7 @@ def points(fences: list[tuple[Fence, Any]], count: int, seed: int) -> list[tuple
 
 
 def test_the_same_answers_as_shapely_edges_included() -> None:
+    """S1.09."""
     fences = made(60, SEED)
     index = Fences(fence for fence, _ in fences)
     areas = {fence.id: area for fence, area in fences}

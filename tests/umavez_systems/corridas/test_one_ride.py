@@ -276,3 +276,13 @@ def test_s1_11_a_thief_at_status_is_audited(client: Client, settings: Settings) 
 
     rows = query(settings, "SELECT operation, passenger_id FROM ride_confirmation_audit ORDER BY id")
     assert rows == [("issued", "passenger123"), ("refused_not_owned", "mallory")]
+
+
+def test_one_key_in_every_form_of_its_header_is_one_ride(client: Client, settings: Settings) -> None:
+    tokens = [tap(client, key).json()["confirmationToken"] for key in ("k", '"k"', '"k";v=1')]
+
+    assert [confirm(client, token).status_code for token in tokens] == [410, 410, 201]
+    assert query(settings, "SELECT count(*) FROM rides") == [(1,)]
+    assert tap(client, "k, k").status_code == 400
+    twice = [("Idempotency-Key", "k"), ("Idempotency-Key", "k")]
+    assert client.post(ROUTE, json=SEED, headers=twice).status_code == 400

@@ -125,6 +125,7 @@ def test_confirmations_at_once_share_out_the_drivers(client: Client, settings: S
 
 
 def test_the_database_itself_refuses_a_driver_on_two_rides(client: Client, ride: str, settings: Settings) -> None:
+    """S1.09."""
     copy = "SELECT 'cother', principal, 'outra', type, status, out_of_fence, community_id, driver_id"
     rest = "passenger_lat, passenger_lng, origin, destination, created_at, updated_at FROM rides"
 

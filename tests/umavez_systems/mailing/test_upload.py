@@ -44,6 +44,7 @@ class TestMailingUploadIdempotency:
 def test_s2_01_concurrent_uploads_make_one_mailing_one_file_and_one_message(
     client: httpx.Client, settings: Settings
 ) -> None:
+    """S2.06."""
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: send(client, "test.csv", LIST), range(16)))
 

@@ -321,6 +321,32 @@ def test_s3_09_results_are_sealed_at_rest_and_open_for_who_asks(
     assert all(text.startswith('{"$sealed"') for (text,) in stored)
 
 
+@pytest.mark.parametrize("later", ["", f"k2:{base64.b64encode(bytes([7]) * 32).decode()}"], ids=["no key", "another"])
+def test_s3_09_what_cannot_be_opened_is_neither_shown_nor_run_again(
+    serving: Any, settings: Settings, payer: Payer, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    """A server restarted without the keys, or with others, says so: no sealed text, no traceback, no second run."""
+    monkeypatch.setenv("UMAVEZ_SEAL_KEYS", f"k1:{base64.b64encode(bytes(32)).decode()}")
+    with serving(settings) as client:
+        key = submit(client).json()["idempotencyKey"]
+        client.post("/api/v1/processos", json={"id": "p1", "claimData": claim("2"), "prazo": "PT0S"})
+        sent = len(payer.submissions)
+    monkeypatch.setenv("UMAVEZ_SEAL_KEYS", later)
+    paths = [f"/api/v1/idempotency_records/{key}?result=true", "/api/v1/processos/p1", "/processos/p1"]
+    with serving(settings) as client:
+        answers = [submit(client), *(client.get(path) for path in paths)]
+        again = client.post("/api/v1/processos", json={"id": "p1", "claimData": claim("2"), "prazo": "PT0S"})
+        resumed = client.post("/api/v1/processos/p1/retomar")
+        lists = [client.get(path) for path in ("/api/v1/processos", "/processos", "/api/v1/idempotency_records")]
+
+    for answer in (*answers, again, resumed):
+        assert "$sealed" not in answer.text
+        assert "erro-interno" not in answer.text, (answer.request.url, answer.text)
+    assert answers[0].status_code == 503
+    assert {answer.status_code for answer in lists} == {200}
+    assert len(payer.submissions) == sent
+
+
 def test_s3_09_unsealed_patient_data_is_warned_of(
     serving: Any, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,7 @@ from umavez_systems.mailing.providers.smtpd import Sink
 
 
 def test_smtp_phases_decide(tmp_path: Any) -> None:
+    """S2.12."""
     taken: list[str] = []
 
     def take(_: str, recipient: str, content: bytes) -> str | None:

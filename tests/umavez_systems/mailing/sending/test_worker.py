@@ -27,6 +27,7 @@ class TestProcessingLockIdempotency:
     """The seed's third group."""
 
     def test_should_prevent_concurrent_processing(self, carrier: Carrier) -> None:
+        """S2.07."""
         mailing = upload(carrier, b"email\na@b.com\n")
 
         with ThreadPoolExecutor(2) as pool:
@@ -40,6 +41,7 @@ class TestCrashRecoveryIdempotency:
     """The seed's fourth group."""
 
     def test_should_recover_stale_locks_without_duplication(self, carrier: Carrier, settings: Settings) -> None:
+        """S2.11."""
         mailing = upload(carrier, b"email\na@b.com\n")
         query(settings, "DELETE FROM umavez_outbox")
         query(settings, "UPDATE mailings SET status = 'PROCESSING'")
