@@ -148,6 +148,7 @@ def test_a_list_that_cannot_be_read_is_refused_with_a_reason(
         ({"texto": "{{ 'a' * 99999999 }}"}, "não é aceito"),
         ({"texto": "{{ email"}, "linha 1"),
         ({"template": "nenhum"}, "modelo"),
+        ({"template": "a\x00b"}, "NUL"),
         ({"identidade": "hash"}, "identidade"),
         ({"outro": "x"}, "outro"),
     ],

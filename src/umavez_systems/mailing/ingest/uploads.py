@@ -153,7 +153,9 @@ class _Form:
         text += block
 
     def fields(self) -> dict[str, str]:
-        """The texts that were sent."""
+        """The texts that were sent. Raises 422 problems for what is no text that a database can hold."""
+        if any(0 in text for text in self._texts.values()):
+            raise invalid("Os campos do formulário não podem conter o caractere NUL.")
         try:
             return {name: text.decode() for name, text in self._texts.items()}
         except UnicodeDecodeError:
