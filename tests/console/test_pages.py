@@ -367,6 +367,8 @@ def test_what_is_not_there_is_said_so(browser: Browser) -> None:
     browser.get("/message?id=nobody", 404)
     browser.get("/nowhere", 404)
     assert "month" in browser.get("/decisions?month=1999-13")
+    for days in ("9" * 5000, "\N{SUPERSCRIPT TWO}", "-1", "1e9", ""):
+        browser.get(f"/leases?days={days}")
 
 
 def test_a_store_without_tables_has_no_messages() -> None:
