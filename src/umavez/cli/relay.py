@@ -12,7 +12,7 @@ import typer
 
 from umavez.cli.decisions import refuse_unsigned
 from umavez.cli.options import AsJson, StoreUrl, existing_url
-from umavez.cli.table import plain
+from umavez.cli.screen.table import plain
 from umavez.errors import ConfigurationError, SchemaOutdated, StoreError, UmavezError
 from umavez.messaging.broker import Broker
 from umavez.messaging.database import Database

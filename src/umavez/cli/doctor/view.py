@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umavez.cli.doctor.findings import Examination, Finding, Level
-from umavez.cli.table import plain
+from umavez.cli.screen.table import plain
 
 MARKS = {
     Level.FINE: ("✓", "green"),

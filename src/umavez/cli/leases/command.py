@@ -15,7 +15,7 @@ from umavez.cli.leases import view as leases_view
 from umavez.cli.leases.view import LeaseState
 from umavez.cli.options import AsJson, StoreUrl, existing_url, open_to_look
 from umavez.cli.paging import After, Limit, NewestFirst, select
-from umavez.cli.timeline import past_of
+from umavez.cli.screen.timeline import past_of
 from umavez.core import lease as flows
 from umavez.core.key import Key
 from umavez.core.lease import OPERATION

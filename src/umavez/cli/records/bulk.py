@@ -23,7 +23,7 @@ from umavez._sync.once import Once
 from umavez.cli.decisions import refuse_unsigned
 from umavez.cli.durations import written
 from umavez.cli.records.outcome import AsWritten, sealed
-from umavez.cli.table import columns, plain, print_list
+from umavez.cli.screen.table import columns, plain, print_list
 from umavez.console.books import Books
 from umavez.console.bulk import FREE, Clerk, Order, Sight, Tally, chosen, place_order
 from umavez.console.decisions import SHORTEST_REASON, Decisions, Deed

@@ -13,9 +13,9 @@ from umavez._sync.once import Once
 from umavez.cli.options import AsJson, OlderThan, StoreUrl, existing_url, open_to_look
 from umavez.cli.paging import After, Limit, NewestFirst, Selection, select
 from umavez.cli.records import view as records_view
-from umavez.cli.table import columns
-from umavez.cli.timeline import past_of
-from umavez.cli.watching import Watch, watched
+from umavez.cli.screen.table import columns
+from umavez.cli.screen.timeline import past_of
+from umavez.cli.screen.watching import Watch, watched
 from umavez.console.books import Books, Count
 from umavez.core.key import Key
 from umavez.core.record import Query, Status

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from umavez.cli.durations import human, written
 from umavez.cli.paging import Selection
-from umavez.cli.table import Cell, columns, fields, heading, indent, indented, parsed, plain
-from umavez.cli.table import print_list as print_table
-from umavez.cli.timeline import Past, distance, evidence, timeline, told
+from umavez.cli.screen.table import Cell, columns, fields, heading, indent, indented, parsed, plain
+from umavez.cli.screen.table import print_list as print_table
+from umavez.cli.screen.timeline import Past, distance, evidence, timeline, told
 from umavez.core.record import Instant, Record, Status
 from umavez.core.telling.standing import is_lease, state_of, token_state
 

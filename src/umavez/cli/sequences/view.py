@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from umavez.cli.durations import written
+from umavez.cli.screen.table import columns, fields, indent, plain
+from umavez.cli.screen.table import print_list as print_table
 from umavez.cli.sequences.look import Piece, Standing
-from umavez.cli.table import columns, fields, indent, plain
-from umavez.cli.table import print_list as print_table
 from umavez.sequences.administration import Voided
 from umavez.sequences.ranges import ENDLESS
 

@@ -12,7 +12,7 @@ from umavez.cli.decisions import By, Reason, refuse_unsigned
 from umavez.cli.options import AsJson, StoreUrl, open_to_change, open_to_look
 from umavez.cli.paging import After, Limit, NewestFirst, select
 from umavez.cli.records.outcome import sealed
-from umavez.cli.timeline import past_of
+from umavez.cli.screen.timeline import past_of
 from umavez.cli.tokens import view as tokens_view
 from umavez.core import token as flows
 from umavez.core.encoding.codec import JsonCodec

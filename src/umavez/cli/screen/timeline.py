@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umavez.cli.durations import human, written
-from umavez.cli.table import plain
+from umavez.cli.screen.table import plain
 from umavez.core.key import Key
 from umavez.core.record import Instant, Record
 from umavez.core.telling.events import PastEvent, Process, read

@@ -1,0 +1,1 @@
+"""What commands print: tables, a key's story, and what is looked at again and again."""
