@@ -17,9 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from umavez import AsyncOnce, CannotTell, Key, Once, OutcomeUnknown, Status, StoreUnavailable, open_store
 from umavez.core.record import Draft
 from umavez.messaging import Consumer, ConsumerSettings, Database, LocalBroker, Message, Outbox, Poison, Relay
+from umavez.observe import tables
 from umavez.observe.families import MOST_NAMES
 from umavez.observe.metrics import MessageMetrics, Metrics, StoreMetrics, scraped
 from umavez.sequences import Range, Sequences
+from umavez.sql.connection import Dialect
 from umavez.sql.database import writing
 from umavez.testing import ManualClock
 
@@ -292,6 +294,7 @@ def test_x_05_messages_numbers_and_the_sweep_are_told_from_their_tables(url: str
     with Once(url, scope="shop") as once:
         once.migrate()
         value = Standing(once.store, url=url)
+        once.run("pay", key="1", call=lambda: 7, unknown="rerun")
         assert value("umavez_sweep_behind_seconds") == 0
         # Their tables are not there: nothing is said of them, and the rest is.
         assert value("umavez_outbox_waiting") is None
@@ -305,6 +308,22 @@ def test_x_05_messages_numbers_and_the_sweep_are_told_from_their_tables(url: str
         assert value("umavez_sequence_left", series="invoices") == 30
         assert value("umavez_sequence_left", series="endless") is None
         assert 0 < (value("umavez_sweep_behind_seconds") or 0) < 3600
+
+
+def test_the_tables_are_asked_through_their_indexes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/once.db?journal=delete"
+    with Once(url, scope="shop") as once:
+        once.migrate()
+    with writing(url, "tables") as connection:
+        Outbox().migrate(connection)
+        asked = {
+            "idx_expires_at": tables._BEHIND[Dialect.SQLITE],
+            "umavez_outbox_dead": tables._DEAD[tables.OUTBOX],
+            "umavez_deliveries_dead": tables._DEAD["each"],
+        }
+        for index, text in asked.items():
+            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {text}").fetchall())
+            assert f"INDEX {index}" in plan
 
 
 def _fill(url: str, once: Once) -> None:

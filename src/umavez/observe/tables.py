@@ -28,14 +28,16 @@ MOST_SUBSCRIBERS = 200
 SECONDS = 5
 """How long a question may take where the database can be told so."""
 
-_EXPIRED = {
-    Dialect.POSTGRES: "SELECT (extract(epoch FROM clock_timestamp() - min(expires_at)) * 1000)::bigint"
-    " FROM idempotency_records WHERE expires_at <= clock_timestamp()",
-    Dialect.SQLITE: f"SELECT {now_at(Dialect.SQLITE)} - min(expires_at) FROM idempotency_records"
-    f" WHERE expires_at <= {now_at(Dialect.SQLITE)}",
-    Dialect.MARIADB: f"SELECT {now_at(Dialect.MARIADB)} - min(expires_at) FROM idempotency_records"
-    f" WHERE expires_at <= {now_at(Dialect.MARIADB)}",
+_FIRST_END = "min(expires_at) FROM idempotency_records WHERE expires_at IS NOT NULL"
+"""The first entry of an index, whether it has expired or not: to look for one that has would read on where none has."""
+
+_BEHIND = {
+    Dialect.POSTGRES: f"SELECT (extract(epoch FROM clock_timestamp() - ends.first) * 1000)::bigint"
+    f" FROM (SELECT {_FIRST_END.replace(' FROM', ' AS first FROM', 1)}) ends",
+    Dialect.SQLITE: f"SELECT {now_at(Dialect.SQLITE)} - {_FIRST_END}",
+    Dialect.MARIADB: f"SELECT {now_at(Dialect.MARIADB)} - {_FIRST_END}",
 }
+"""Milliseconds since that end; less than none where it is to come."""
 
 _DEAD = {
     OUTBOX: f"SELECT count(*) FROM (SELECT 1 AS one FROM umavez_outbox WHERE state = 'DEAD' LIMIT {MOST_DEAD}) d",
@@ -63,7 +65,7 @@ def _asked(sql: Sql, look: Callable[[Dialect], SqlFlow[list[Metric]]]) -> list[M
 
 
 def _sweep(dialect: Dialect) -> SqlFlow[list[Metric]]:
-    rows = yield Ask(_EXPIRED[dialect])
+    rows = yield Ask(_BEHIND[dialect])
     behind = max(rows[0][0] or 0, 0) / 1000
     return [_gauge("umavez_sweep_behind_seconds", "For how long the longest expired record waits to be swept", behind)]
 
