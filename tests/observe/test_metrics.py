@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -23,6 +24,7 @@ from umavez.observe.metrics import MessageMetrics, Metrics, StoreMetrics, scrape
 from umavez.sequences import Range, Sequences
 from umavez.sql.connection import Dialect
 from umavez.sql.database import writing
+from umavez.stores.memory import MemoryStore
 from umavez.testing import ManualClock
 
 SECRET = "123.456.789-09"
@@ -185,6 +187,23 @@ def test_a_second_one_on_a_registry_counts_into_the_same_and_an_engine_is_wrappe
     assert counted("umavez_events_total", operation="charge", kind="succeeded") == 2
     assert counted("umavez_store_seconds_count", store="memory", verb="swap") == 4
     assert "ObservedStore" not in counted.labels()
+
+
+def test_what_a_store_can_do_beyond_its_verbs_is_seen_through_the_observing() -> None:
+    @runtime_checkable
+    class Remembers(Protocol):
+        def history(self) -> list[int]: ...
+
+    class Long(MemoryStore):
+        def history(self) -> list[int]:
+            return [1, 2]
+
+    store = engine(Counted(), Long()).store
+    assert isinstance(store, Remembers)
+    assert store.history() == [1, 2]
+    # As later Pythons look for it.
+    assert inspect.getattr_static(store, "history")
+    assert not isinstance(engine(Counted(), MemoryStore()).store, Remembers)
 
 
 def test_names_made_from_data_end_as_other() -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
-from umavez.engine.observing import Observers, name_of
+from umavez.engine.observing import Observers, name_of, shaped
 from umavez.errors import StoreError
 from umavez.stores import AsyncStore
 
@@ -20,7 +20,8 @@ def async_observed(store: AsyncStore, observers: Observers) -> AsyncStore:
     """`store` as it is where nobody wants to hear of its answers, or somebody hears of them already."""
     if not observers.clerks or isinstance(store, AsyncObservedStore):
         return store
-    return AsyncObservedStore(store, observers)
+    made: AsyncStore = shaped(AsyncObservedStore, type(store))(store, observers)
+    return made
 
 
 class AsyncObservedStore:
@@ -54,7 +55,9 @@ class AsyncObservedStore:
 
     def joined(self, connection: Any, wait: float = 10.0) -> AsyncStore:
         """See AsyncStore.joined. What is asked there is told apart: it may wait for a rival's transaction."""
-        return AsyncObservedStore(self.plain.joined(connection, wait), self._observers, self._name, "joined_")
+        plain = self.plain.joined(connection, wait)
+        made: AsyncStore = shaped(AsyncObservedStore, type(plain))(plain, self._observers, self._name, "joined_")
+        return made
 
     async def close(self) -> None:
         """See AsyncStore.close."""

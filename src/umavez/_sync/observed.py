@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
-from umavez.engine.observing import Observers, name_of
+from umavez.engine.observing import Observers, name_of, shaped
 from umavez.errors import StoreError
 from umavez.stores import Store
 
@@ -21,7 +21,8 @@ def observed(store: Store, observers: Observers) -> Store:
     """`store` as it is where nobody wants to hear of its answers, or somebody hears of them already."""
     if not observers.clerks or isinstance(store, ObservedStore):
         return store
-    return ObservedStore(store, observers)
+    made: Store = shaped(ObservedStore, type(store))(store, observers)
+    return made
 
 
 class ObservedStore:
@@ -55,7 +56,9 @@ class ObservedStore:
 
     def joined(self, connection: Any, wait: float = 10.0) -> Store:
         """See Store.joined. What is asked there is told apart: it may wait for a rival's transaction."""
-        return ObservedStore(self.plain.joined(connection, wait), self._observers, self._name, "joined_")
+        plain = self.plain.joined(connection, wait)
+        made: Store = shaped(ObservedStore, type(plain))(plain, self._observers, self._name, "joined_")
+        return made
 
     def close(self) -> None:
         """See Store.close."""

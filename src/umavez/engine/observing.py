@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from umavez.core.key import Key
@@ -116,6 +117,20 @@ def name_of(store: object) -> str:
     """What kind of store it is, in a word: sqlite, postgres, mariadb, redis, memory; of others, their class."""
     path = type(store).__module__.split(".")
     return path[2] if path[:2] == ["umavez", "stores"] else type(store).__name__
+
+
+@lru_cache(maxsize=100)
+def shaped(kind: type[T], like: type[Any]) -> type[T]:
+    """A subclass of `kind`, which stands around a `like` as `plain`, with all that `like` has and `kind` has not.
+
+    What a store can do beyond its verbs is asked of its class (isinstance with a protocol): `__getattr__` is not heard.
+    """
+    more = [name for name in dir(like) if not name.startswith("_") and not hasattr(kind, name)]
+    return type(kind.__name__, (kind,), {name: property(_of_plain(name)) for name in more})
+
+
+def _of_plain(name: str) -> Callable[[Any], Any]:
+    return lambda observed: getattr(observed.plain, name)
 
 
 def error_type(error: BaseException) -> str:
