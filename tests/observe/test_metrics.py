@@ -191,19 +191,19 @@ def test_a_second_one_on_a_registry_counts_into_the_same_and_an_engine_is_wrappe
 
 def test_what_a_store_can_do_beyond_its_verbs_is_seen_through_the_observing() -> None:
     @runtime_checkable
-    class Remembers(Protocol):
-        def history(self) -> list[int]: ...
+    class Writes(Protocol):
+        def diary(self) -> list[int]: ...
 
     class Long(MemoryStore):
-        def history(self) -> list[int]:
+        def diary(self) -> list[int]:
             return [1, 2]
 
     store = engine(Counted(), Long()).store
-    assert isinstance(store, Remembers)
-    assert store.history() == [1, 2]
+    assert isinstance(store, Writes)
+    assert store.diary() == [1, 2]
     # As later Pythons look for it.
-    assert inspect.getattr_static(store, "history")
-    assert not isinstance(engine(Counted(), MemoryStore()).store, Remembers)
+    assert inspect.getattr_static(store, "diary")
+    assert not isinstance(engine(Counted(), MemoryStore()).store, Writes)
 
 
 def test_names_made_from_data_end_as_other() -> None:

@@ -126,7 +126,8 @@ def shaped(kind: type[T], like: type[Any]) -> type[T]:
     What a store can do beyond its verbs is asked of its class (isinstance with a protocol): `__getattr__` is not heard.
     """
     more = [name for name in dir(like) if not name.startswith("_") and not hasattr(kind, name)]
-    return type(kind.__name__, (kind,), {name: property(_of_plain(name)) for name in more})
+    members: dict[str, Any] = {name: property(_of_plain(name)) for name in more}
+    return type(kind.__name__, (kind,), members | {"__module__": kind.__module__})
 
 
 def _of_plain(name: str) -> Callable[[Any], Any]:
