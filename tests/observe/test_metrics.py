@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.servers import KINDS, Run
 from umavez import AsyncOnce, CannotTell, Key, Once, OutcomeUnknown, Status, StoreUnavailable, open_store
 from umavez.core.record import Draft
 from umavez.messaging import Consumer, ConsumerSettings, Database, LocalBroker, Message, Outbox, Poison, Relay
@@ -301,12 +303,22 @@ def test_however_many_scrape_the_store_is_asked_once_in_a_while() -> None:
     assert store.asked == 2
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ]
+)
+def url(request: pytest.FixtureRequest, server_run: Run, tmp_path: Path) -> Iterator[str]:
+    """A database in which no other test has been."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/once.db?journal=delete"
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
+        yield f"sqlite:///{tmp_path}/once.db?journal=delete"
+        return
+    request.getfixturevalue(f"{request.param}_url")  # skips where there is no server
+    server: Any = server_run.server(KINDS[request.param])
+    with server_run.lend(KINDS[request.param], server) as lent:
+        yield lent
 
 
 def test_x_05_messages_numbers_and_the_sweep_are_told_from_their_tables(url: str) -> None:
