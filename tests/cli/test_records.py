@@ -11,6 +11,8 @@ import pytest
 from tests.cli.conftest import Command
 from umavez import Key, Once, OutcomeUnknown, Status
 from umavez.core.record import Draft
+from umavez.leases import Leases
+from umavez.tokens import Tokens
 
 EVIL = "\x1b[31m\u202ered[bold]"
 DECISION = ("--by", "ana", "--reason", "seen on the statement")
@@ -215,3 +217,33 @@ def test_sweep_deletes_what_expired_and_counts_it(command: Command, sqlite_url: 
     assert command(*words, "--limit", "1").stdout == "1 expired record deleted; reached its limit.\n"
     assert json.loads(command(*words, "--batch", "2", "--json").stdout)["deleted"] == 4
     assert sorted(listed(command, sqlite_url, "--scope", "loja")) == ["new", "unknown"]
+
+
+def test_what_waits_or_was_given_back_is_not_called_failed(command: Command, once: Once, store_url: str) -> None:
+    """Both are kept as FAILED without an outcome, so that the next who comes may take them."""
+    Tokens(once, "confirm", unknown="hold").issue("ana")
+    with Leases(once).hold("report"):
+        pass
+    listed = command("records", "list", "--store", store_url, "--scope", once.scope).stdout
+
+    assert "UNUSED" in listed
+    assert "RELEASED" in listed
+    assert "FAILED" not in listed
+    key = once.find(operation="confirm")[0].key.value
+    shown = command("records", "show", once.scope, "confirm", key, "--store", store_url).stdout
+    assert "failed" not in shown.lower()
+
+
+def test_a_story_is_told_with_its_events(command: Command, once: Once, store_url: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        once.run("charge", key="order-7", call=lambda: 1 / 0, unknown="rerun")
+    once.run("charge", key="order-7", call=lambda: 1, unknown="rerun")
+    where = (once.scope, "charge", "order-7", "--store", store_url)
+    kept = json.loads(command("records", "show", *where, "--json").stdout)["events"]
+
+    assert [(event["kind"], event["attempt"]) for event in kept] == [("failed", 1), ("retried", 2), ("succeeded", 2)]
+    assert kept[0]["detail"] == "ZeroDivisionError: division by zero"
+    assert [event.kind for event in once.history("charge", "order-7")] == ["failed", "retried", "succeeded"]
+    told = " ".join(command("records", "show", *where).stdout.split())
+    assert "retried by" in told
+    assert "settled by" in told

@@ -15,6 +15,7 @@ from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
 from umavez.core.record import Query, Record, Status
 from umavez.core.resolution import resolve
+from umavez.core.telling.events import PastEvent
 from umavez.engine.binding import Binder, async_refuse_misfit
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, resolution_of
 from umavez.engine.observing import Observers
@@ -22,7 +23,7 @@ from umavez.engine.options import Declaration, JoinedOptions, Options
 from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.sql.joining import async_driver_connection
-from umavez.stores import AsyncStore, open_async_store
+from umavez.stores import AsyncChronicle, AsyncStore, open_async_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -218,6 +219,11 @@ class AsyncOnce:
         """The record of one key, or None."""
         plan = self.plans.any(operation)
         return (await self.store.read(plan.key(key, scope))).current
+
+    async def history(self, operation: str, key: object, *, scope: str | None = None) -> list[PastEvent]:
+        """What happened to one key beside the clean path, the oldest first; nothing where the store keeps no events."""
+        store, plan = self.store, self.plans.any(operation)
+        return await store.history(plan.key(key, scope)) if isinstance(store, AsyncChronicle) else []
 
     async def find(
         self,
