@@ -35,7 +35,7 @@ class Keeping:
     def learn(self, *, there: bool) -> bool:
         """Remember the answer, and give it back; that they are missing is said once."""
         if not there and self._asked_at is None:
-            LOG.warning("The tables of events are missing, so no history is kept; run: umavez migrate.")
+            LOG.warning("The tables of events are missing or not ours to write, so none are kept: run umavez migrate.")
         self._there, self._asked_at = there, time.monotonic()
         return there
 
