@@ -134,7 +134,7 @@ def timed(address: str) -> dict[str, list[float]]:
         "a digest's beginning": f"/records?q={some[:12]}",
         "one key": f"/records/{some}",
         "happened": f"/records/{some}/happened",
-        "bulk": "/bulk?q=status%3Aunknown+op%3Acharge&action=free",
+        "bulk": "/bulk?q=status%3Aunknown+op%3Acharge&action=not-happened",
         "messages": "/messages",
         "leases": "/leases",
         "tokens": "/tokens?purpose=charge",

@@ -12,7 +12,7 @@ from tests.cli.conftest import Command
 from tests.console.browser import Browser
 from tests.console.conftest import doubt, seen
 from umavez import Once, console
-from umavez.cli import watching
+from umavez.cli.screen import watching
 from umavez.console import EVERYTHING, Who
 from umavez.core.record import Status
 from umavez.migration import migrate

@@ -22,7 +22,8 @@ from umavez.leases import Leases
 from umavez.migration import migrate
 
 INSTRUMENTS = ("/messages", "/leases", "/tokens?owner=ana", "/sequences", "/processes", "/decisions")
-PAGES = ("/", "/unknown", "/records", *INSTRUMENTS)
+BULK = "/bulk?q=status%3Aunknown+op%3Acharge&action=not-happened"
+PAGES = ("/", "/unknown", "/records", *INSTRUMENTS, BULK)
 
 
 @pytest.fixture
@@ -96,6 +97,13 @@ def test_an_operator_looks_around_and_decides(
             assert tab.look("getComputedStyle(document.documentElement).colorScheme") == theme
         tab.open(f"{address}/unknown", width, height)
         tab.until("!!document.querySelector('.inbox a.key')")
+        tab.look("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        assert tab.look("document.documentElement.scrollWidth <= innerWidth"), "the form of a note is wider"
+        for key, shown in (("?", False), ("?", True)):
+            tab.look(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))")
+            assert tab.look("document.getElementById('keys').hidden") is shown
+        tab.look("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'j', bubbles: true}))")
+        assert tab.look("document.activeElement.matches('a.key')")
         tab.look("[...document.querySelectorAll('.inbox a.button')].find(a => a.href.endsWith('/happened')).click()")
         tab.until("!!document.querySelector('textarea[name=reason]')")
         tab.shoot(tmp_path / f"decide-{width}-{theme}.png")

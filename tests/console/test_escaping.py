@@ -13,6 +13,7 @@ from tests.console.browser import Browser, Forms
 from tests.console.conftest import doubt, place
 from umavez import Happened, Key, Once, console
 from umavez.console import EVERYTHING, Link, Tile, Who
+from umavez.console.bulk import Sight
 from umavez.console.instruments import cell
 from umavez.core.record import Draft, Record, Status
 from umavez.leases import Leases
@@ -108,6 +109,40 @@ def test_what_strangers_wrote_is_text_everywhere(evil: tuple[Once, list[str]], l
         shown += "x-evil" in "".join(drawn.text) and "{{7*7}}" in "".join(drawn.text)
     assert shown > 15, "the pages show what was written, as text"
     app.close()
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_orders_notes_and_proposals_are_text_too(evil: tuple[Once, list[str]], language: str) -> None:
+    once, pages = evil
+    once.plans.declared("two", {"unknown": "hold", "four_eyes": True})
+    both = place(doubt(once, EVIL, "two", EVIL))
+    app = console(once, authorize=lambda _: Who(EVIL, EVERYTHING), panels=[])
+    other = console(once, authorize=lambda _: Who("rui", EVERYTHING), panels=[])
+    browser, second = Browser(app, language=language), Browser(other, language=language)
+    why = {"reason": EVIL * 2}
+    note = browser.form("/unknown", f"{pages[7]}/note") | why | {"to": EVIL, "hours": "1"}
+    assert browser.post(f"{pages[7]}/note", note).status_code == 303
+    proposal = browser.form(f"{both}/happened") | why | {"result": json.dumps(EVIL)}
+    assert browser.post(f"{both}/happened", proposal).status_code == 303
+    escaped = EVIL.replace("\\", "\\\\").replace('"', '\\"')
+    search = f'status:unknown op:"{escaped}"'
+    order = f"/bulk?action=not-happened&q={_quoted(search)}"
+    fields = browser.form(order) | why
+    wrong = browser.post(order, fields | {"typed": EVIL})
+    assert wrong.status_code == 400
+    number = fields["sight"]
+    done = browser.post(order, fields | {"typed": str(len(Sight.read(number).seen))})
+    assert done.status_code == 303, done.text
+    app.bulks.close()
+    texts = [wrong.text, *(second.get(path) for path in ("/unknown?show=all", both, f"{both}/agree"))]
+    texts += [browser.get(path) for path in (order, done.headers["location"], "/decisions")]
+
+    for text in texts:
+        drawn = Forms(text)
+        assert not SAFE_TAGS & set(drawn.tags)
+        assert "x-evil" in "".join(drawn.text)
+    app.close()
+    other.close()
 
 
 def test_no_spreadsheet_takes_a_cell_for_a_formula(evil: tuple[Once, list[str]]) -> None:

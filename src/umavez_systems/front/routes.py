@@ -67,7 +67,7 @@ def _shown(document: Mapping[str, Any], path: str, method: str, operation: Mappi
     parameters = [_followed(document, each) for each in operation.get("parameters", ())]
     fields = [_parameter(document, each) for each in parameters]
     kind, body = _body(document, operation)
-    fields += _fields(document, body.get("schema", {}), "", kind)
+    fields += _fields(document, body.get("schema", {}), "", "body")
     example = body.get("example")
     told = "" if example is None else json.dumps(example, ensure_ascii=False, indent=2)
     answers = [
@@ -149,7 +149,8 @@ def _kind(document: Mapping[str, Any], schema: Any) -> str:
 
 def _kinds(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     for each in schema.get("anyOf", schema.get("oneOf", ())):
-        yield str(_followed(document, each).get("type", ""))
+        if each != _NULL:
+            yield str(_followed(document, each).get("type", ""))
     yield str(schema.get("format") or schema.get("type") or "")
 
 
