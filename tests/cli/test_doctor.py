@@ -180,7 +180,8 @@ def test_replicas_standbys_and_poolers_of_postgresql_are_told() -> None:
         "remote_write": Level.WARNING,
         "local": Level.DANGER,
     }
-    assert doctor_postgres.pooler_finding(pooled=True).level is Level.WARNING
+    assert doctor_postgres.pooler_finding(pooled=True, lock_timeout="800ms").level is Level.WARNING
+    assert doctor_postgres.pooler_finding(pooled=True, lock_timeout="0").level is Level.DANGER
     assert doctor_postgres.version_finding("9.6", 90600).level is Level.WARNING
 
 

@@ -105,8 +105,11 @@ def test_a_pooler_that_refuses_startup_options_is_told_how_to_let_them_pass(pool
 
 
 def test_a_pooler_that_drops_lock_timeout_is_refused_with_the_sentence_that_mends_it(pooled: Pooled) -> None:
+    url = pooled("session", "ignore_startup_parameters = options,extra_float_digits")
+
     with pytest.raises(StoreUnavailable, match=r"ALTER ROLE name SET lock_timeout = '800ms'"):
-        paid(pooled("session", "ignore_startup_parameters = options,extra_float_digits"))
+        paid(url)
+    assert {finding.setting: finding.level for finding in examine(url).findings}["pooler"] is Level.DANGER
 
 
 def test_with_sessions_kept_apart_it_works(database: str, pooled: Pooled) -> None:

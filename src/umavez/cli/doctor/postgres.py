@@ -50,7 +50,7 @@ _SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)"
 _SERVER = """
 SELECT current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(),
        pg_backend_pid(), current_setting('synchronous_standby_names'), current_setting('synchronous_commit'),
-       (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+       current_setting('lock_timeout'), (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 """
 _REPLICAS = "SELECT sync_state FROM pg_stat_replication"
 """NULL for an account that may not see it; pg_monitor may."""
@@ -68,7 +68,7 @@ def examine(url: str) -> Examination:
 
 def _ask(connection: psycopg.Connection[Any], url: str) -> Examination:
     (row,) = connection.execute(_SERVER).fetchall()
-    version, number, standby, process, synchronous, commit, now = row
+    version, number, standby, process, synchronous, commit, lock_timeout, now = row
     replicas = [state for (state,) in connection.execute(_REPLICAS).fetchall()]
     names = [rule.setting for rule in RULES]
     facts = dict(connection.execute(_SETTINGS, (names,)).fetchall())
@@ -81,7 +81,7 @@ def _ask(connection: psycopg.Connection[Any], url: str) -> Examination:
         replica_finding(replicas, synchronous),
         *([commit_finding(commit)] if replicas or synchronous else []),
         # A pooler answers the start of the connection itself, with a number that is no process of the server.
-        pooler_finding(pooled=process != connection.info.backend_pid),
+        pooler_finding(pooled=process != connection.info.backend_pid, lock_timeout=lock_timeout),
         clock_finding(now, time.time_ns() // 1_000_000),
     ]
     return Examination(url, PRODUCT, version.partition(" ")[0], str(schema or "missing"), tuple(findings))
@@ -142,11 +142,18 @@ def commit_finding(commit: str) -> Finding:
     return Finding("replicated commit", commit, *advice[commit])
 
 
-def pooler_finding(*, pooled: bool) -> Finding:
-    """Whether something like PgBouncer stands between."""
+def pooler_finding(*, pooled: bool, lock_timeout: str = "0") -> Finding:
+    """Whether something like PgBouncer stands between, and what it keeps from the server."""
     if not pooled:
         return Finding("pooler", "none")
+    if lock_timeout == "0":
+        advice = (
+            "It drops lock_timeout, without which the store refuses to work: run ALTER ROLE name SET lock_timeout ="
+            " '800ms' for its account, or connect to the server itself."
+        )
+        return Finding("pooler", "in between, lock_timeout 0", Level.DANGER, advice)
     advice = (
-        "umavez prepares statements and sets session settings: use session pooling, or connect to the server itself."
+        "The store works behind it; relays, consumers, serve and migrate need sessions of their own: use session"
+        " pooling for them, or connect to the server itself."
     )
     return Finding("pooler", "in between", Level.WARNING, advice)
