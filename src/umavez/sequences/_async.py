@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+from umavez.concurrency.unbroken import async_to_its_end
 from umavez.sequences import administration as keeping
 from umavez.sequences import flows
 from umavez.sequences.administration import Voided
@@ -122,7 +123,7 @@ class AsyncUniqueNumbers:
         connection = await self._connect()
         try:
             numbers = await AsyncSequences().reserve(connection, *self._series, self._block)
-            await connection.commit()
+            await async_to_its_end(connection.commit())
             return numbers
         finally:
             await async_close(connection)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from umavez.concurrency.unbroken import to_its_end
 from umavez.sequences import administration as keeping
 from umavez.sequences import flows
 from umavez.sequences.administration import Voided
@@ -113,7 +114,7 @@ class UniqueNumbers:
         connection = self._connect()
         try:
             numbers = Sequences().reserve(connection, *self._series, self._block)
-            connection.commit()
+            to_its_end(connection.commit())
             return numbers
         finally:
             close(connection)
