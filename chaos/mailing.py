@@ -11,6 +11,7 @@ import asyncio
 import os
 import random
 import signal
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -317,7 +318,7 @@ def frozen(setting: Setting) -> Report:
             mailing = uploaded(carrier, name, many, "reenviar")
             victim = started(given)
             _until(lambda: sum(ledger.mails[f"u{one}@{name}.example"] for one in range(many)) >= GROUP // 2)  # noqa: B023  # used at once
-            os.kill(victim.pid or 0, signal.SIGSTOP)
+            _freeze(victim.pid or 0, setting, report)
             report.sometimes["frozen"] += 1
             time.sleep(LOCK * 1.2)
             ledger.delay = 0.0
@@ -337,6 +338,28 @@ def frozen(setting: Setting) -> Report:
             report.done += many
             setting.advance(1)
     return report
+
+
+def _freeze(victim: int, setting: Setting, report: Report) -> None:
+    """Stop a worker outside of a statement: inside one it keeps the whole file of SQLite locked until it wakes."""
+    os.kill(victim, signal.SIGSTOP)
+    while setting.backend == "sqlite" and not _writable(setting.url):
+        report.sometimes["frozen in a statement"] += 1
+        os.kill(victim, signal.SIGCONT)
+        time.sleep(0.02)
+        os.kill(victim, signal.SIGSTOP)
+
+
+def _writable(url: str) -> bool:
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0.5, isolation_level=None)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def seen(carrier: Carrier, ledger: Ledger, mailing: str) -> tuple[Any, Any, int]:

@@ -20,6 +20,7 @@ REPORT = (
     "linha",
     "ultima_tentativa",
     "criado_em",
+    "atualizado_em",
     "message_id",
 )
 
@@ -106,5 +107,6 @@ def report_lines(pages: Iterable[list[Row]]) -> Iterator[bytes]:
 def _line(row: Row) -> list[Any]:
     return [
         *(row["email"], row["status"], row["attempts"], row["external_id"], row["resposta"], row["linha"]),
-        *(shown_moment(row["last_attempt"]), shown_moment(row["created_at"]), row["message_id"]),
+        *(shown_moment(row["last_attempt"]), shown_moment(row["created_at"])),
+        *(shown_moment(row["updated_at"]), row["message_id"]),
     ]

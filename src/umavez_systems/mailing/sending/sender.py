@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from umavez import ClaimLost
 from umavez_systems.database import Row
 from umavez_systems.mailing.domain import ATTEMPTS, BUSY_SECONDS, Doubt, Entry, Plan, pause_after, plan_for
 from umavez_systems.mailing.ingest.dialect import Dialect
@@ -43,6 +44,7 @@ class Sender:
         self._proof = proof
         self._turning = asyncio.Lock()
         self._halted = False
+        self._lost: ClaimLost | None = None
         self._size = limiter.size(settings.mailing_group)
         row = holding.row
         letter = Letter(row["assunto"], row["texto"], row["html"])
@@ -95,9 +97,16 @@ class Sender:
                     results = await self._sent(group)
                 elif not group.suppressed:
                     return True
-        except BaseException:
+        except BaseException as error:
             self._halted = True
+            self._lost = error if isinstance(error, ClaimLost) else self._lost
             raise
+
+    async def _still_ours(self) -> None:
+        """Raise ClaimLost if the mailing is another's, as far as either lane knows."""
+        if self._lost is not None:
+            raise self._lost
+        await self._proof()
 
     async def _rest(self, many: int, stop: asyncio.Event, until: float) -> None:
         left = await self._run(self._limiter.reserve, many)
@@ -109,7 +118,7 @@ class Sender:
 
     async def _sent(self, group: Group) -> list[Result]:
         results, mails = self._composed(group.entries)
-        answers = await self._provider.send(mails, self._proof) if mails else []
+        answers = await self._provider.send(mails, self._still_ours) if mails else []
         if any(answer.slow for answer in answers):
             await self._run(self._limiter.slow_down, max(answer.rest for answer in answers))
         tried = {entry["id"]: entry for entry in group.entries}

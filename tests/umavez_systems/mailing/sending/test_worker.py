@@ -171,6 +171,34 @@ def test_later_is_an_attempt_and_slow_down_is_none_for_a_day() -> None:
     assert result_of(late, busy).status is Entry.FAILED
 
 
+def test_two_halves_are_one_group_and_both_stop_when_one_is_overtaken(carrier: Carrier, settings: Settings) -> None:
+    carrier.settings.mailing_group = 4
+    mailing = upload(carrier, b"email\n" + b"".join(b"u%d@b.com\n" % number for number in range(20)))
+    most = 0
+
+    class Overtaken(Far):
+        async def send(self, mails: Sequence[Mail], proof: Proof) -> list[Answer]:
+            nonlocal most
+            most = max(most, states(settings).get("SENDING", 0))
+            if len(self.mails) >= 8:
+                age(settings)
+                held(carrier, mailing)
+                await asyncio.sleep(0.3)  # the other half comes back, and finds that the mailing is another's
+            answers = []
+            for mail in mails:
+                await proof()
+                self.mails.append(mail)
+                answers.append(Answer(Fate.ACCEPTED, "250"))
+                await asyncio.sleep(0)
+            return answers
+
+    far = Overtaken()
+    work(carrier, mailing, far)
+    assert most == 4  # never more than a group in doubt
+    assert max(far.times().values()) == 1
+    assert len(far.mails) <= 12
+
+
 def test_people_decide_about_doubts_once_and_the_last_one_ends_the_mailing(
     carrier: Carrier, settings: Settings
 ) -> None:
