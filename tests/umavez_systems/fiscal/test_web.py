@@ -281,6 +281,9 @@ def test_an_organisation_is_created_with_its_certificate_which_is_never_shown(we
     assert (refused.status_code, refused.json()["detail"]) == (422, "O certificado é de outro CNPJ.")
     wrong = web.post(f"{API}/organizacoes", json={**foreign, "senha": "hunter2"})
     assert (wrong.status_code, "hunter2" in wrong.text) == (422, False)
+    for pfx, status in ((b"", 422), (b"no PKCS#12", 422), (b"x" * 200_000, 422), (b"x" * 1_000_000, 413)):
+        upload = {**foreign, "certificado": base64.b64encode(pfx).decode()}
+        assert web.post(f"{API}/organizacoes", json=upload).status_code == status, len(pfx)
     listed = web.get(f"{API}/organizacoes").json()["itens"]
     assert {row["id"] for row in listed} == {"demo", "loja"}
     assert "certificado" not in listed[0]
@@ -296,5 +299,11 @@ def test_one_principal_never_sees_anothers_documents(database: str, mundo: Mundo
         made = client.post(f"{API}/documentos", json=body, headers={**ana, "Idempotency-Key": "k"}).json()
         other = client.post(f"{API}/documentos", json=body, headers={**bia, "Idempotency-Key": "k"})
         assert (other.status_code, other.json()["id"] != made["id"]) == (201, True)
-        assert client.get(f"{API}/documentos/{made['id']}", headers=bia).status_code == 404
-        assert client.get(f"{API}/documentos/{made['id']}/prova", headers=bia).status_code == 404
+        about = f"{API}/documentos/{made['id']}"
+        for part in ("", "/xml", "/pdf", "/prova"):
+            assert client.get(f"{about}{part}", headers=bia).status_code == 404, part
+        reason = {"justificativa": "Pedido desfeito pelo cliente", "versao": made["versao"]}
+        asked = {"cancelar": reason, "carta-correcao": {"texto": "O endereco e Rua Dois, 2"}, "conciliar": {}}
+        for verb, sent in asked.items():
+            assert client.post(f"{about}/{verb}", json=sent, headers=bia).status_code == 404, verb
+        assert client.get(about, headers=ana).json()["estado"] == "AUTORIZADO"
