@@ -217,6 +217,17 @@ def cleaning_takes_discarded_rows_too(bench: BacklogBench) -> None:
     assert bench.run(look.counts())["DEAD"] == 1, "a dead row was cleaned away"
 
 
+def a_claim_is_bounded_in_bytes(bench: BacklogBench) -> None:
+    """Or a hundred large messages are confirmed together or not at all; one above the bound goes alone."""
+    sizes = (400, 400, 400, 2000, 10)
+    bench.append(*(Message("topic", f'"{"x" * (size - 2)}"') for size in sizes))
+    claims = []
+    for _ in range(len(sizes)):
+        rows = bench.run(bench.backlog.claim(100, int(LEASE * 1000), STAMPS.owner(), max_bytes=1000))
+        claims.append([len(row.message.body) for row in rows])
+    assert claims == [[400, 400], [400], [2000], [10], []], f"claimed together: {claims}"
+
+
 BACKLOG: tuple[Callable[[BacklogBench], None], ...] = (
     what_was_appended_is_claimed_whole,
     one_claim_excludes_the_next_until_its_lease_lapses,
@@ -231,4 +242,5 @@ BACKLOG: tuple[Callable[[BacklogBench], None], ...] = (
     a_later_message_of_an_aggregate_waits_for_the_earlier,
     cleaning_takes_old_published_rows_by_batches,
     cleaning_takes_discarded_rows_too,
+    a_claim_is_bounded_in_bytes,
 )
