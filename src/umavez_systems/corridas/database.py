@@ -69,6 +69,7 @@ COMMUNITIES_SIZE = (
     "SELECT count(*) AS many, coalesce(sum(length(geometry) - length(replace(geometry, ',', ''))), 0) / 2 AS corners"
     " FROM communities"
 )
+COMMUNITY_IDS = "SELECT id FROM communities"
 DELETE_COMMUNITY = "DELETE FROM communities WHERE id = ? RETURNING id"
 
 CONFIRMATION = "SELECT superseded FROM ride_confirmations WHERE confirmation_token = ?"

@@ -161,11 +161,20 @@ class Fleet:
         with self._database.transaction() as connection:
             if self.dialect.lock_communities:
                 connection.rows(self.dialect.lock_communities)
+            self._refuse_too_many(connection, communities)
             for community in communities:
                 tables.put_community(connection, self.dialect, community)
             size = connection.rows(tables.COMMUNITIES_SIZE)[0]
             self._refuse_too_much(size["many"], int(size["corners"]))
         self.refresh(now=True)
+
+    def _refuse_too_many(self, connection: Connection, communities: list[Community]) -> None:
+        """Raise a 422 problem before anything is written, where the new ones alone would be too many."""
+        known = {row["id"] for row in connection.rows(tables.COMMUNITY_IDS)}
+        new = [community for community in communities if community.id not in known]
+        if len(known) + len(new) > self._most.communities:
+            corners = int(connection.rows(tables.COMMUNITIES_SIZE)[0]["corners"])
+            self._refuse_too_much(len(known) + len(new), corners + sum(community.corners for community in new))
 
     def _refuse_too_much(self, communities: int, corners: int) -> None:
         if communities > self._most.communities or corners > self._most.corners:
