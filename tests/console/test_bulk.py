@@ -16,8 +16,8 @@ from tests.console.browser import SAME, Browser, Forms
 from tests.console.conftest import doubt, place, seen
 from umavez import Once, console
 from umavez.console import EVERYTHING, Who
-from umavez.console.bulk import MOST, Sight, TooMany, chosen
-from umavez.console.bulks import Bulks
+from umavez.console.orders.choosing import MOST, Sight, TooMany, chosen
+from umavez.console.orders.running import Bulks
 from umavez.console.search import parsed
 from umavez.core.record import Status
 from umavez.errors import ConfigurationError, UmavezError
@@ -171,7 +171,7 @@ def test_leases_tokens_outcomes_and_the_consoles_own_are_never_in_an_order(brows
 
 
 def test_an_order_is_bounded(sqlite_once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["umavez.console.bulk"], "MOST", 2)
+    monkeypatch.setattr(sys.modules["umavez.console.orders.choosing"], "MOST", 2)
     app = console(sqlite_once, authorize=lambda _: Who("ana", EVERYTHING), panels=[])
     for number in range(3):
         doubt(sqlite_once, f"B-5{number}")
@@ -195,7 +195,7 @@ def test_an_order_is_stopped_after_the_record_at_hand(
     browser: Browser, sqlite_once: Once, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(monkeypatch)
-    monkeypatch.setattr(sys.modules["umavez.console.bulks"], "CHUNK", 1)
+    monkeypatch.setattr(sys.modules["umavez.console.orders.running"], "CHUNK", 1)
     for number in range(3):
         doubt(sqlite_once, f"B-6{number}")
     where = page_of(found_by(sqlite_once))
@@ -233,7 +233,7 @@ def test_an_order_whose_process_died_is_taken_up_and_repeats_nothing(
     browser: Browser, sqlite_once: Once, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(monkeypatch)
-    monkeypatch.setattr(sys.modules["umavez.console.bulks"], "CHUNK", 2)
+    monkeypatch.setattr(sys.modules["umavez.console.orders.running"], "CHUNK", 2)
     records = [doubt(sqlite_once, f"B-7{number}") for number in range(5)]
     where = page_of(found_by(sqlite_once))
     place_ = browser.post(where, browser.form(where) | WHY | {"typed": "5"}).headers["location"]

@@ -13,8 +13,8 @@ from tests.console.browser import Browser, Forms
 from tests.console.conftest import doubt, place
 from umavez import Happened, Key, Once, console
 from umavez.console import EVERYTHING, Link, Tile, Who
-from umavez.console.bulk import Sight
 from umavez.console.instruments import cell
+from umavez.console.orders.choosing import Sight
 from umavez.core.record import Draft, Record, Status
 from umavez.leases import Leases
 from umavez.messaging import Message, Outbox

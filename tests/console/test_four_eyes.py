@@ -13,7 +13,7 @@ import pytest
 from tests.console.browser import Browser, Forms
 from tests.console.conftest import Lost, place, seen
 from umavez import Once, Record
-from umavez.console.eyes import Proposal
+from umavez.console.together.eyes import Proposal
 from umavez.core.record import Status
 from umavez.errors import OutcomeUnknown
 

@@ -9,7 +9,7 @@ import pytest
 from tests.console.browser import Browser
 from tests.console.conftest import doubt, place, seen
 from umavez import Once
-from umavez.console.notes import Note
+from umavez.console.together.notes import Note
 
 Opened = Callable[..., Browser]
 LATER = {"hours": "4", "reason": "the bank answers in the morning"}

@@ -42,7 +42,8 @@ def test_every_sentence_of_ours_has_its_portuguese() -> None:
     for page in (SOURCE / "templates").glob("*.html"):
         found = re.findall(r"""\bt\(\s*(?:"([^"]*)"|'([^']*)')""", page.read_text())
         said |= {one or other for one, other in found}
-    for module in ("pages", "acts", "visit", "instruments", "standing", "app", "orders", "agreements", "caring"):
+    rooms = ("orders/pages", "together/agreements", "together/caring")
+    for module in ("pages", "acts", "visit", "instruments", "standing", "app", *rooms):
         text = (SOURCE / f"{module}.py").read_text()
         said |= set(re.findall(r'\bvisit\.t\(\s*"([^"]*)"', text))
         said |= set(re.findall(r'raise Refused\(\s*"([^"]*)"', text)) - {"Nobody is signed in."}

@@ -18,11 +18,11 @@ from umavez._sync.once import Once
 from umavez._sync.reconcile import Reconciler
 from umavez.console.books import DECIDE_SECONDS
 from umavez.console.decisions import SHORTEST_REASON, Deed, Done
-from umavez.console.eyes import proposal_of, proposing, takes_two
 from umavez.console.instruments import MOST_ID, entry_of, stamp_of
 from umavez.console.looks import moment
 from umavez.console.pages import CAUSES, seen_at, shown
 from umavez.console.standing import known_of
+from umavez.console.together.eyes import proposal_of, proposing, takes_two
 from umavez.console.visit import Refused, Visit
 from umavez.core.key import Key
 from umavez.core.policy import NotHappened

@@ -19,14 +19,16 @@ from starlette.types import Receive, Scope, Send
 
 from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
-from umavez.console import acts, agreements, caring, instruments, orders, pages
+from umavez.console import acts, instruments, pages
 from umavez.console.books import Books, Count, TooSlow
-from umavez.console.bulks import Bulks
 from umavez.console.decisions import Decisions
 from umavez.console.history import History, RecordHistory
 from umavez.console.looks import HEADERS, THEMES, Looks
+from umavez.console.orders import pages as orders
+from umavez.console.orders.running import Bulks
 from umavez.console.panels import Link, Panel, installed, safe_page
 from umavez.console.people import VARIABLE, Authorize, users
+from umavez.console.together import agreements, caring
 from umavez.console.visit import MARK, WHO, Refused, Visit, cookie_name, set_cookie
 from umavez.console.words import CHOICE, LANGUAGES
 from umavez.core.resolution import NoSuchRecord

@@ -10,11 +10,9 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from umavez.console.books import LOOKED_AT, PAGE, Books, Count
-from umavez.console.bulk import FREE, HAPPENED, refuse_unfit
-from umavez.console.eyes import proposal_of
 from umavez.console.history import drawn, questions
 from umavez.console.looks import ago, cursor, human, position
-from umavez.console.notes import ASIDE, Note, notes
+from umavez.console.orders.choosing import FREE, HAPPENED, refuse_unfit
 from umavez.console.panels import LOG, Link, Panel, safe_page
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.console.standing import (
@@ -26,6 +24,8 @@ from umavez.console.standing import (
     policy_of,
     private_of,
 )
+from umavez.console.together.eyes import proposal_of
+from umavez.console.together.notes import ASIDE, Note, notes
 from umavez.console.visit import Visit
 from umavez.core.flow import Seen
 from umavez.core.key import Key

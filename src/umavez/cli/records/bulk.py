@@ -25,8 +25,8 @@ from umavez.cli.durations import written
 from umavez.cli.records.outcome import AsWritten, sealed
 from umavez.cli.screen.table import columns, plain, print_list
 from umavez.console.books import Books
-from umavez.console.bulk import FREE, Clerk, Order, Sight, Tally, chosen, place_order
 from umavez.console.decisions import SHORTEST_REASON, Decisions, Deed
+from umavez.console.orders.choosing import FREE, Clerk, Order, Sight, Tally, chosen, place_order
 from umavez.console.people import Who
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.core.record import Instant

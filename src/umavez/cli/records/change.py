@@ -13,7 +13,7 @@ from umavez.cli.options import StoreUrl, existing_url
 from umavez.cli.records.bulk import Before, Count, Wanted, Where, decide_all
 from umavez.cli.records.command import group
 from umavez.cli.records.outcome import MAX_BODY, AsWritten, response_text, result_text, sealed
-from umavez.console.bulk import FREE, HAPPENED
+from umavez.console.orders.choosing import FREE, HAPPENED
 from umavez.core.key import Key
 from umavez.core.policy import Answer, Happened, NotHappened
 from umavez.core.resolution import AlreadySettled

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from umavez.console.books import Books
-from umavez.console.bulk import mark_of, takes_two
 from umavez.console.decisions import Deed, told_by
+from umavez.console.orders.choosing import mark_of, takes_two
 from umavez.core.record import Instant, Millis, Record
 
 IN_TIME: Millis = 15 * 60_000

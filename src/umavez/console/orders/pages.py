@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from umavez.console.acts import deed_of, unsaid
 from umavez.console.books import DECIDE_SECONDS
-from umavez.console.bulk import FREE, HAPPENED, MOST, Order, Sight, TooMany, chosen, place_order
-from umavez.console.bulks import Standing, stop_name
+from umavez.console.orders.choosing import FREE, HAPPENED, MOST, Order, Sight, TooMany, chosen, place_order
+from umavez.console.orders.running import Standing, stop_name
 from umavez.console.pages import CAUSES
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.console.visit import Refused, Visit

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from umavez.console.books import Books
-from umavez.console.bulk import mark_of
 from umavez.console.decisions import SCOPE, Deed
+from umavez.console.orders.choosing import mark_of
 from umavez.core.encoding.codec import JsonCodec
 from umavez.core.record import Instant, Query, Record
 

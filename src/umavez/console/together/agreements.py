@@ -6,11 +6,11 @@ from starlette.responses import Response
 
 from umavez.console.acts import deed_of, unsaid
 from umavez.console.books import DECIDE_SECONDS
-from umavez.console.eyes import Proposal, proposal_of
 from umavez.console.looks import human
 from umavez.console.pages import CAUSES, seen_at
 from umavez.console.people import Who
 from umavez.console.standing import known_of
+from umavez.console.together.eyes import Proposal, proposal_of
 from umavez.console.visit import Refused, Visit
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.record import Record

@@ -11,8 +11,8 @@ import threading
 from typing import Any, NamedTuple
 
 from umavez.console.books import Books
-from umavez.console.bulk import Clerk, Order, Tally, ordered
 from umavez.console.decisions import KEEP, SCOPE, Decisions, told_by
+from umavez.console.orders.choosing import Clerk, Order, Tally, ordered
 from umavez.core.encoding.codec import JsonCodec
 from umavez.core.key import Key
 from umavez.core.record import Record, Status

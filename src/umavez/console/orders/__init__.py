@@ -1,0 +1,1 @@
+"""Orders: one decision about many records."""
