@@ -26,7 +26,7 @@ from umavez.cli.records.outcome import AsWritten, sealed
 from umavez.cli.screen.table import columns, plain, print_list
 from umavez.console.books import Books
 from umavez.console.decisions import SHORTEST_REASON, Decisions, Deed
-from umavez.console.orders.choosing import FREE, Clerk, Order, Sight, Tally, chosen, place_order
+from umavez.console.orders.choosing import FREE, Order, Porter, Sight, Tally, chosen, place_order
 from umavez.console.people import Who
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.core.record import Instant
@@ -81,12 +81,12 @@ def _carry_out(books: Books, decisions: Decisions, order: Order) -> None:
     name = secrets.token_urlsafe(16)
     who = Who(order.who, frozenset())
     place_order(decisions, Deed(who, order.address, "bulk", name, name, str(order.at), order.reason), order)
-    clerk = Clerk(books, decisions, name, order)
-    for tally in clerk.steps():
+    porter = Porter(books, decisions, name, order)
+    for tally in porter.steps():
         _progress(tally)
-    _told(clerk.tally, order)
-    if clerk.tally.failed:
-        raise UmavezError(f"{clerk.tally.failed:,} could not be decided: {clerk.tally.errors[0][1]}")
+    _told(porter.tally, order)
+    if porter.tally.failed:
+        raise UmavezError(f"{porter.tally.failed:,} could not be decided: {porter.tally.errors[0][1]}")
 
 
 def _progress(tally: Tally) -> None:

@@ -174,7 +174,7 @@ class Order(NamedTuple):
         return cls(**{**kept, "sight": Sight.read(kept["sight"])})
 
 
-class Clerk:
+class Porter:
     """Carries an order out, record by record; to be called in a thread."""
 
     def __init__(self, books: Books, decisions: Decisions, name: str, order: Order) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from umavez.console.books import Books
 from umavez.console.decisions import KEEP, SCOPE, Decisions, told_by
-from umavez.console.orders.choosing import Clerk, Order, Tally, ordered
+from umavez.console.orders.choosing import Order, Porter, Tally, ordered
 from umavez.core.encoding.codec import JsonCodec
 from umavez.core.key import Key
 from umavez.core.record import Record, Status
@@ -114,20 +114,20 @@ class Bulks:
                 attempt.succeed(self._tallied(name, order, attempt).written())
 
     def _tallied(self, name: str, order: Order, attempt: Any) -> Tally:
-        clerk = Clerk(self._books, self._decisions, name, order)
-        steps = clerk.steps()
-        while clerk.tally.rest:
-            attempt.checkpoint(clerk.tally.written())
+        porter = Porter(self._books, self._decisions, name, order)
+        steps = porter.steps()
+        while porter.tally.rest:
+            attempt.checkpoint(porter.tally.written())
             if self._closing.is_set():
                 raise _Closing
             if self.is_stopped(name):
-                clerk.tally.stopped = True
+                porter.tally.stopped = True
                 break
             for _ in range(CHUNK):
                 if next(steps, None) is None:
                     break
         self._books.forget()
-        return clerk.tally
+        return porter.tally
 
 
 def stop_name(name: str) -> str:
