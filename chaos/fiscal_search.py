@@ -187,7 +187,7 @@ class World:
         once = PaperOnce(MortalStore(self.store, life), scope="fiscal")  # type: ignore[arg-type]  # has every verb of one
         mortal: Any = MortalDatabase(self.database, life)
         paper: Any = Paper(self.papel)
-        terms = Termos(settle=0.0, first=0.0, lease=30.0, wait=0.0, quarentena=0.0)
+        terms = Termos(settle=0.0, first=0.0, lease=30.0, wait=0.0, quarentena=0.0, conferir=0.0)
         acts = Atos(once, mortal, paper, termos=terms, limites=Limites(por_chave=1000), sleep=lambda _: None)
         fiscal = Fiscal(mortal, paper, acts, modo_svc)
         try:

@@ -39,7 +39,13 @@ def system_of(url: str, folder: str) -> Sistema:
     database = open_database(url, 2)
     once = Once(database.store_url, scope="umavez")
     terms = Termos(
-        lease=2.0, settle=10 / HURRY, first=30 / HURRY, cap=600 / HURRY, patience=20.0, quarentena=60 / HURRY
+        lease=2.0,
+        settle=10 / HURRY,
+        first=30 / HURRY,
+        cap=600 / HURRY,
+        patience=20.0,
+        quarentena=60 / HURRY,
+        conferir=120 / HURRY,
     )
     return Sistema(
         once,

@@ -14,6 +14,7 @@ from umavez import StoreError
 from umavez_systems.database import Connection, Row
 from umavez_systems.fiscal import database as tables
 from umavez_systems.fiscal.atos.records import Cadeia, Registro, resumo_de
+from umavez_systems.fiscal.atos.steps import Veredito
 from umavez_systems.fiscal.cases import Caller, Fiscal
 from umavez_systems.fiscal.domain import Acao, Estado, Tipo
 from umavez_systems.fiscal.organizations import identidade
@@ -218,10 +219,15 @@ class Livros:
         return True
 
     def _looked_again(self, org_id: str, nome: str, document: str) -> None:
-        """A note whose cancellation was given up, or that was sent twice: what arrived late is adopted."""
+        """A note whose cancellation was given up, or that may have been delivered twice: what the authority has is
+        adopted; where it did not say, it is asked again later."""
         with self._database.transaction() as connection:
             tables.note(connection, document, {"proximo_em": None})
-        self._fiscal.atos.perguntar(Acao.EMITIR, org_id, nome)
+        found = self._fiscal.atos.perguntar(Acao.EMITIR, org_id, nome)
+        if found.veredito is Veredito.NAO_SEI:
+            with self._database.transaction() as connection:
+                pause = max(self._fiscal.atos.termos.conferir, found.espera)
+                tables.note(connection, document, {"proximo_em": self._dialect.now(connection) + int(pause * 1000)})
 
 
 def _absent(row: Row) -> bool:

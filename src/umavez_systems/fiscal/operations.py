@@ -74,6 +74,8 @@ class Termos:
     Longer, and the right to cancel would end while nobody asks."""
     quarentena: float = 60.0
     """How long a document must stay absent before it is sent again where that could destroy the first."""
+    conferir: float = 120.0
+    """After how long a decided document is looked at once more where one that arrives twice destroys the first."""
     wait: float = 5.0
     """How long a caller waits for whoever is carrying the same act."""
 
@@ -104,7 +106,7 @@ class Atos:
         self._sleep = sleep
         self._catalogo = catalogo(perfil)
         self._paradas: dict[tuple[str, str], str] = {}
-        dialect, rules = tables.Dialect(database), Regras(self._catalogo, self.termos.quarentena)
+        dialect, rules = tables.Dialect(database), Regras(self._catalogo, self.termos.quarentena, self.termos.conferir)
         self.numeracao = Numeracao(dialect)
         self.cancelamento = Cancelamento(dialect, rules)
         steps: tuple[Passo, ...] = (

@@ -89,7 +89,9 @@ class Ato:
     documento: str | None = None
     """The id_idempotencia of the document it is about."""
     insistir: bool = False
-    """Its answer was lost, or it was sent more than once: look wherever it and its like could be."""
+    """Look wherever it and its like could be: it was absent before, or more than one of it may have been made."""
+    decidido: bool = False
+    """It is decided, and only what was destroyed for it is looked for: what was read a moment ago will do."""
 
 
 class AutoridadeError(Exception):

@@ -146,7 +146,7 @@ def test_s4_05_an_answer_lost_after_processing_is_found_by_the_rps_key(loja_loca
     assert [row["codigo"] for row in loja_local.na_autoridade()] == ["200"]
 
 
-def test_s4_05_one_absence_is_not_enough_and_each_look_goes_through_the_period(loja: Loja) -> None:
+def test_s4_05_one_absence_is_not_enough_and_the_second_look_goes_through_the_period(loja: Loja) -> None:
     loja.mundo.falhar("sp/autorizacao", "antes", "queda")
     made = loja.emitir("k", SP)
     row = loja.fiscal.documento("local", made.row["id"])
@@ -160,7 +160,8 @@ def test_s4_05_one_absence_is_not_enough_and_each_look_goes_through_the_period(l
     assert row["estado"] == "AUTORIZADO"
     export = loja.livros.prova("local", made.row["id"])
     told = [json.loads(one["conteudo"]) for one in export["entradas"] if one["tipo"] == "decisao"]
-    assert [one["motivo"] for one in told[:2]] == ["Não consta pela chave do RPS nem no período."] * 2
+    said = ["Não consta pela chave do RPS.", "Não consta pela chave do RPS nem no período."]
+    assert [one["motivo"] for one in told[:2]] == said
     sent = [json.loads(one["conteudo"])["sha256"] for one in export["entradas"] if one["tipo"] == "envio"]
     assert (len(sent), len(set(sent))) == (2, 1)
     assert [one["codigo"] for one in loja.na_autoridade()] == ["200"]
@@ -244,6 +245,10 @@ def test_s4_06_a_note_destroyed_while_its_answer_was_lost_is_found_through_the_p
     for _ in range(2):
         net.transmitir(Ato(Acao.EMITIR, made.row["id_idempotencia"], bytes(made.row["xml_assinado"]), SP))
     loja_local.livros.varrer()
+    assert loja_local.estado(made) == "AUTORIZADO", "decided by the key alone"
+    with loja_local.banco.transaction() as connection:
+        connection.rows("UPDATE documentos_fiscais SET proximo_em = 0 WHERE proximo_em > 0")
+    loja_local.livros.varrer()
 
     row = loja_local.fiscal.documento("local", made.row["id"])
     first, second = loja_local.na_autoridade()
@@ -292,6 +297,23 @@ def test_the_period_is_read_page_by_page_and_an_unread_rest_proves_nothing(
     assert city.consultar(absent).codigo == "1106"
     monkeypatch.setattr("umavez_systems.fiscal.wire.paulistana.prefeitura.MOST_PAGES", 1)
     assert decidir_consulta(city.consultar(absent), absent, catalogo(), "sp").desfecho == "INDETERMINADO"
+
+
+def test_a_period_that_was_just_read_serves_decided_notes_and_never_proves_an_absence(
+    mundo: Mundo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city = mundo.cidade(replace(EMITENTE, ccm="77000002"))
+    asked: list[str] = []
+    real = city._ask
+    monkeypatch.setattr(city, "_ask", lambda about, method, tree: asked.append(method) or real(about, method, tree))
+    ato = ato_de(city.montar(numerado(SP, serie=907)), insistir=True)
+    assert city.consultar(ato).codigo == "1106"
+    city.transmitir(ato)
+    for decided in (True, True, False):
+        assert city.consultar(replace(ato, decidido=decided)).codigo == "N"
+
+    assert asked.count("ConsultaNFe") == 4, "by the key every time"
+    assert asked.count("ConsultaNFeEmitidas") == 2, "what is open is looked for anew"
 
 
 def test_an_rps_older_than_the_longest_period_is_never_proven_absent(mundo: Mundo) -> None:

@@ -26,9 +26,6 @@ from umavez_systems.fiscal.rules.decisions import Decisao, cancelamento_de, deci
 from umavez_systems.problems import Problem
 
 D = Desfecho
-CONFERIR = 120_000
-"""Milliseconds after which a document is looked at once more where one that arrives twice destroys the first: a gateway
-may have delivered it again, and would not say so."""
 _PROTOCOL = re.compile(rb"<protNFe[ >].*?</protNFe>", re.DOTALL)
 
 
@@ -133,7 +130,8 @@ class Emissao:
             record.cadeia.anotar("incidente", lost)
             record.passar(record.estado, incidente=json.dumps(lost, ensure_ascii=False))
         if contexto.ato.tipo.reenvio_destroi and record.row["estado"] in ABERTOS:
-            record.notar(proximo_em=record.agora + CONFERIR)
+            # A gateway may have delivered it twice, and would not say so.
+            record.notar(proximo_em=record.agora + int(self._regras.conferir * 1000))
 
     def _open(self, record: Registro, contexto: Contexto, decided: Decisao) -> Conclusao:
         """An answer that decides nothing about an emission that is still open."""
@@ -151,11 +149,12 @@ class Emissao:
         return Conclusao(Veredito.NAO_SEI, f"{decided.regra}: {decided.motivo}"[:500])
 
     def _absent(self, record: Registro, contexto: Contexto) -> Conclusao:
-        """The same bytes may go; where that would destroy a document that comes late, only after a second look."""
+        """The same bytes may go; where that would destroy a document that comes late, only after a second look, which
+        goes through everything."""
         if not contexto.ato.tipo.reenvio_destroi:
             return NAO_FEITO
         since = record.row["ausente_em"]
-        if since is not None and record.agora - since >= self._regras.quarentena * 1000:
+        if contexto.ato.insistir and since is not None and record.agora - since >= self._regras.quarentena * 1000:
             return NAO_FEITO
         said = f"Não consta; só depois de {self._regras.quarentena:g} s e de outra consulta pode ser reenviado."
         return Conclusao(Veredito.NAO_SEI, said)

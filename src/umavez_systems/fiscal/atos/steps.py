@@ -107,15 +107,17 @@ class Passo(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Regras:
-    """What every act decides by. `quarentena`: how long a document must stay absent before it is sent again, where
-    sending again would destroy the first."""
+    """What every act decides by, where sending again would destroy the first. `quarentena`: how long a document must
+    stay absent before it is sent again; `conferir`: after how long a decided one is looked at once more."""
 
     catalogo: Catalogo
     quarentena: float = 60.0
+    conferir: float = 120.0
 
 
 def ato_da_linha(row: Row) -> Ato:
     """The emission stored in a document's row."""
+    open_yet = row["estado"] in ABERTOS
     return Ato(
         Acao.EMITIR,
         row["id_idempotencia"],
@@ -125,5 +127,6 @@ def ato_da_linha(row: Row) -> Ato:
         row["chave_acesso"],
         row["digest"],
         documento=row["id_idempotencia"],
-        insistir=row["estado"] in ABERTOS or row["tentativas"] > 1,
+        insistir=row["ausente_em"] is not None if open_yet else row["tentativas"] > 1 or row["origem"] == "conciliacao",
+        decidido=not open_yet,
     )

@@ -1,15 +1,15 @@
 """SaoPaulo: the Autoridade of the city's NFS-e. Builds and signs; carries; reads. Decides nothing.
 
 An RPS that arrives again is not refused: the city cancels the first note and issues another. So a question looks by
-the RPS's key, and, where an answer was lost or it was sent more than once, through every page of the period: the key
-alone tells of the newest note only, and nothing of one that was destroyed for it.
+the RPS's key, and, before it is called absent for good or where more than one note may have been made of it, through
+every page of the period: the key alone tells of the newest note only, and nothing of one that was destroyed for it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from xml.sax.saxutils import escape
@@ -40,6 +40,18 @@ MOST_PAGES = 200
 LONGEST_PERIOD = 31
 """Days (error 1403)."""
 UNKNOWN = "desconhecida"
+MEMORY = 30.0
+"""Seconds for which the notes of a period, read once, serve questions about documents that are decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passeio:
+    """A period that was read page by page: its notes by the name of their RPS, and whether none could be missing."""
+
+    began: float
+    first: date
+    notas: dict[str, list[Nota]]
+    whole: bool
 
 
 class SaoPaulo:
@@ -68,6 +80,7 @@ class SaoPaulo:
         self._envio = envio
         self._consulta = consulta
         self._sleep = sleep
+        self._walk: Passeio | None = None
         self._hoje = hoje or (lambda: datetime.now(UTC).astimezone(BRASILIA).date())
 
     def montar(self, numerado: Numerado) -> Montado:
@@ -147,7 +160,7 @@ class SaoPaulo:
             return Resposta("consulta", *refused, asked.bruto)
         whole = True
         if ato.insistir:
-            more, whole = self._of_period(asked, name, self._first_day(ato))
+            more, whole = self._of_period(asked, name, self._first_day(ato), remembered=ato.decidido)
             notes |= {note.chave: note for note in more}
         if notes:
             return _chosen(list(notes.values()), ato, asked.bruto)
@@ -163,20 +176,29 @@ class SaoPaulo:
             raise SemResposta("O período não pôde ser lido inteiro.")
         return bool(found)
 
-    def _of_period(self, asked: Pergunta, name: str, first: date) -> tuple[list[Nota], bool]:
+    def _of_period(
+        self, asked: Pergunta, name: str, first: date, *, remembered: bool = False
+    ) -> tuple[list[Nota], bool]:
         """The notes of an RPS since a day, and whether all of that time could be looked at."""
-        today = self._hoje()
+        walk = self._walk
+        if not remembered or walk is None or walk.first > first or time.monotonic() - walk.began > MEMORY:
+            walk = self._walk = self._walked(asked, first)
+        return walk.notas.get(name, []), walk.whole
+
+    def _walked(self, asked: Pergunta, first: date) -> Passeio:
+        began, today = time.monotonic(), self._hoje()
         earliest = today - timedelta(days=LONGEST_PERIOD - 1)
-        found: list[Nota] = []
+        found: dict[str, list[Nota]] = {}
         for page in range(1, MOST_PAGES + 1):
             wanted = rps.periodo(self.emitente, max(first, earliest), today, page)
             answer = self._ask(asked, "ConsultaNFeEmitidas", wanted)
             if not answer.sucesso and not all(code == NOT_FOUND for code, _ in answer.erros):
                 raise SemResposta("A consulta por período foi recusada.", answer.bruto)
-            found += [note for note in answer.notas if note.sobre == name]
+            for note in answer.notas:
+                found.setdefault(note.sobre or "", []).append(note)
             if len(answer.notas) < rps.MOST:
-                return found, first >= earliest
-        return found, False
+                return Passeio(began, first, found, first >= earliest)
+        return Passeio(began, first, found, False)
 
     def _first_day(self, ato: Ato) -> date:
         """The day before the RPS's own, or as far back as may be asked."""
