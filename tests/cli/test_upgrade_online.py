@@ -186,3 +186,16 @@ def test_a_transaction_that_stays_open_is_named_and_nobody_is_held_up(
             assert once.run("pay", key="meanwhile", call=lambda: 1, unknown="rerun").value == 1
 
     assert migrate(old) == "The tables were upgraded (schema 2)."
+
+
+def test_a_migration_that_waits_for_a_transaction_lets_callers_pass(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    migrate(old)
+    monkeypatch.setattr(carrying.online, "PATIENCE", 2.0)
+    with closing(connect(old)) as holder:
+        holder.execute("DROP TABLE umavez_meta")
+        holder.commit()
+        holder.execute("DELETE FROM idempotency_records WHERE idempotency_key = 'k7'")
+        with Callers(old) as callers, pytest.raises(StoreUnavailable, match="run umavez migrate again"):
+            migrate(old)
+    assert callers.errors == []
+    assert len(callers.effects) == len(set(callers.effects)) > 10

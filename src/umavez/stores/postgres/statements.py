@@ -42,8 +42,9 @@ KEEPS = statement("postgres", "keeps")
 MARKS = rows.Marks("%s", "to_timestamp(%s::bigint / 1000.0)", "%s::bytea")
 """The placeholders of `find`; a column's time is made out of milliseconds."""
 
-PATIENCE = "SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0"
-"""How long a migration waits for another, or for a transaction that is in its way; its own work may take its time."""
+PATIENCE = "SET LOCAL lock_timeout = '300ms'; SET LOCAL statement_timeout = 0"
+"""How long a migration waits at once for another, or for a transaction that is in its way: callers queue behind it, so
+it steps back and tries again. Its own work may take its time."""
 
 MIGRATING = f"SELECT pg_advisory_xact_lock({LOCK})"
 META = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'umavez_meta' AND pg_table_is_visible(oid))"

@@ -24,7 +24,7 @@ from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
 from umavez.stores.postgres._async.joined import AsyncJoinedPostgresStore
 from umavez.stores.postgres._async.swaps import AsyncPostgresLane
-from umavez.stores.postgres._async.upgrade import async_upgraded
+from umavez.stores.postgres._async.upgrade import async_between_transactions, async_upgraded
 from umavez.stores.postgres.errors import failed, is_lost, not_reached
 from umavez.stores.postgres.joined import WAIT
 from umavez.stores.postgres.queries import asks_time, check_known, found, looking, migrated, schema, seen
@@ -163,6 +163,12 @@ async def _migrate(connection: AsyncConnection[Any]) -> str:
     found = await _version(connection)
     if found == 1:
         await async_upgraded(connection)
+    before, whole = await async_between_transactions(partial(_completed, connection))
+    return migrated(found if found == 1 else before, whole=whole)
+
+
+async def _completed(connection: AsyncConnection[Any]) -> tuple[int, bool]:
+    """Make what is missing, for one process at a time; the version that was there before, and whether it was whole."""
     async with connection.transaction():
         await connection.execute(sql.PATIENCE)
         await connection.execute(sql.MIGRATING)
@@ -171,7 +177,7 @@ async def _migrate(connection: AsyncConnection[Any]) -> str:
         whole = await _first(connection, sql.WHOLE)
         if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
             await connection.execute(schema())
-    return migrated(found if found == 1 else before, whole=whole)
+    return before, bool(whole)
 
 
 async def _version(connection: AsyncConnection[Any]) -> int:

@@ -6,13 +6,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 from psycopg.errors import LockNotAvailable
 
 from umavez.stores.postgres import upgrade as online
 from umavez.stores.postgres.statements import INSTALLED
+
+T = TypeVar("T")
 
 
 async def async_upgraded(connection: AsyncConnection[Any]) -> None:
@@ -24,17 +26,17 @@ async def async_upgraded(connection: AsyncConnection[Any]) -> None:
     await _alone(connection)
     if await _value(connection, INSTALLED) != 1:
         return
-    await _between_transactions(partial(connection.execute, online.EXPAND))
+    await async_between_transactions(partial(connection.execute, online.EXPAND))
     await _backfilled(connection)
-    await _between_transactions(partial(connection.execute, online.ALL_HAVE_ONE))
+    await async_between_transactions(partial(connection.execute, online.ALL_HAVE_ONE))
     for text in online.BESIDE:
-        await _between_transactions(partial(connection.execute, text))
+        await async_between_transactions(partial(connection.execute, text))
     # An index that is built beside the callers waits for their transactions without being in anybody's way.
     await connection.execute("SET lock_timeout = 0")
     for name, text in online.INDEXES.items():
         await _indexed(connection, name, text)
     await connection.execute(online.SESSION)
-    await _between_transactions(partial(_contracted, connection))
+    await async_between_transactions(partial(_contracted, connection))
 
 
 async def _alone(connection: AsyncConnection[Any]) -> None:
@@ -82,13 +84,15 @@ async def _contracted(connection: AsyncConnection[Any]) -> None:
         await connection.execute(online.contract(first))
 
 
-async def _between_transactions(change: Callable[[], Awaitable[Any]]) -> None:
-    """Make a change of the table in a moment in which nobody uses it. Steps back and tries again, for a while."""
+async def async_between_transactions(change: Callable[[], Awaitable[T]]) -> T:
+    """Make a change of the table in a moment in which nobody uses it. Steps back and tries again, for a while.
+
+    `change` bounds its own wait for locks by `online.BRIEF`. Raises StoreUnavailable when there was no such moment.
+    """
     deadline = time.monotonic() + online.PATIENCE
     while True:
         try:
-            await change()
-            return
+            return await change()
         except LockNotAvailable as error:
             if time.monotonic() > deadline:
                 raise online.held_up("the table") from error

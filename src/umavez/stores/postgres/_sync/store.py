@@ -24,7 +24,7 @@ from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._sync.connection import PostgresConnection
 from umavez.stores.postgres._sync.joined import JoinedPostgresStore
 from umavez.stores.postgres._sync.swaps import PostgresLane
-from umavez.stores.postgres._sync.upgrade import upgraded
+from umavez.stores.postgres._sync.upgrade import between_transactions, upgraded
 from umavez.stores.postgres.errors import failed, is_lost, not_reached
 from umavez.stores.postgres.joined import WAIT
 from umavez.stores.postgres.queries import asks_time, check_known, found, looking, migrated, schema, seen
@@ -163,6 +163,12 @@ def _migrate(connection: Connection[Any]) -> str:
     found = _version(connection)
     if found == 1:
         upgraded(connection)
+    before, whole = between_transactions(partial(_completed, connection))
+    return migrated(found if found == 1 else before, whole=whole)
+
+
+def _completed(connection: Connection[Any]) -> tuple[int, bool]:
+    """Make what is missing, for one process at a time; the version that was there before, and whether it was whole."""
     with connection.transaction():
         connection.execute(sql.PATIENCE)
         connection.execute(sql.MIGRATING)
@@ -171,7 +177,7 @@ def _migrate(connection: Connection[Any]) -> str:
         whole = _first(connection, sql.WHOLE)
         if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
             connection.execute(schema())
-    return migrated(found if found == 1 else before, whole=whole)
+    return before, bool(whole)
 
 
 def _version(connection: Connection[Any]) -> int:

@@ -6,13 +6,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import Connection
 from psycopg.errors import LockNotAvailable
 
 from umavez.stores.postgres import upgrade as online
 from umavez.stores.postgres.statements import INSTALLED
+
+T = TypeVar("T")
 
 
 def upgraded(connection: Connection[Any]) -> None:
@@ -24,17 +26,17 @@ def upgraded(connection: Connection[Any]) -> None:
     _alone(connection)
     if _value(connection, INSTALLED) != 1:
         return
-    _between_transactions(partial(connection.execute, online.EXPAND))
+    between_transactions(partial(connection.execute, online.EXPAND))
     _backfilled(connection)
-    _between_transactions(partial(connection.execute, online.ALL_HAVE_ONE))
+    between_transactions(partial(connection.execute, online.ALL_HAVE_ONE))
     for text in online.BESIDE:
-        _between_transactions(partial(connection.execute, text))
+        between_transactions(partial(connection.execute, text))
     # An index that is built beside the callers waits for their transactions without being in anybody's way.
     connection.execute("SET lock_timeout = 0")
     for name, text in online.INDEXES.items():
         _indexed(connection, name, text)
     connection.execute(online.SESSION)
-    _between_transactions(partial(_contracted, connection))
+    between_transactions(partial(_contracted, connection))
 
 
 def _alone(connection: Connection[Any]) -> None:
@@ -82,13 +84,15 @@ def _contracted(connection: Connection[Any]) -> None:
         connection.execute(online.contract(first))
 
 
-def _between_transactions(change: Callable[[], Any]) -> None:
-    """Make a change of the table in a moment in which nobody uses it. Steps back and tries again, for a while."""
+def between_transactions(change: Callable[[], T]) -> T:
+    """Make a change of the table in a moment in which nobody uses it. Steps back and tries again, for a while.
+
+    `change` bounds its own wait for locks by `online.BRIEF`. Raises StoreUnavailable when there was no such moment.
+    """
     deadline = time.monotonic() + online.PATIENCE
     while True:
         try:
-            change()
-            return
+            return change()
         except LockNotAvailable as error:
             if time.monotonic() > deadline:
                 raise online.held_up("the table") from error
