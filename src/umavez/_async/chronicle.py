@@ -30,5 +30,5 @@ async def announce(store: AsyncStore) -> None:
         return
     try:
         await store.announce(this_process())
-    except UmavezError as error:
+    except Exception as error:  # noqa: BLE001  # nobody waits for it, and the next comes
         LOG.debug("This process could not be announced: %s", error)

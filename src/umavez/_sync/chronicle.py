@@ -31,5 +31,5 @@ def announce(store: Store) -> None:
         return
     try:
         store.announce(this_process())
-    except UmavezError as error:
+    except Exception as error:  # noqa: BLE001  # nobody waits for it, and the next comes
         LOG.debug("This process could not be announced: %s", error)
