@@ -20,7 +20,7 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Settled, Status
 from umavez.errors import ConfigurationError, NotStorable, SchemaOutdated, StoreUnavailable
 from umavez.stores import open_async_store, open_store
-from umavez.stores.mariadb.statements import Statement
+from umavez.stores.mariadb.statements import Statement, finding
 from umavez.stores.mariadb.store import MariadbStore
 from umavez.stores.mariadb.url import address_of
 
@@ -238,9 +238,22 @@ def test_the_clock_is_the_servers_whatever_the_time_zone(store: MariadbStore, ma
     assert abs(outside - seconds * 1000) < 5_000
 
 
-def test_the_schema_has_the_seeds_indexes_and_a_readable_view(store: MariadbStore, mariadb_url: str) -> None:
+def test_the_schema_has_the_seeds_indexes(store: MariadbStore, mariadb_url: str) -> None:
     names = {row[2] for row in ask(mariadb_url, "SHOW INDEX FROM idempotency_records")}
-    assert names == {"idx_idempotency_key", "idx_key_text", "idx_process_instance", "idx_created_at", "idx_expires_at"}
+    seeds = {"idx_idempotency_key", "idx_key_text", "idx_process_instance", "idx_created_at", "idx_expires_at"}
+    assert names == {*seeds, "idx_status"}
+
+
+def test_an_index_that_older_tables_lack_is_made_and_used(store: MariadbStore, mariadb_url: str) -> None:
+    ask(mariadb_url, "ALTER TABLE idempotency_records DROP INDEX idx_status")
+    assert "are now at version" in store.migrate()
+    looking = finding(Query(status=Status.UNKNOWN), 0)
+    (plan,) = ask(mariadb_url, f"EXPLAIN {looking.text}", *looking.values)
+    assert "idx_status" in str(plan)
+    assert "already" in store.migrate()
+
+
+def test_a_record_is_readable_in_the_view(store: MariadbStore, mariadb_url: str) -> None:
     key = new_key()
     now = store.swap(None, claim(key)._replace(attempt=3)).now
     shown = datetime.fromtimestamp(now // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -18,7 +18,10 @@ PRESENT = Statement(
 WHOLE = Statement(
     "SELECT count(*) = 5 FROM information_schema.tables WHERE table_schema = database()"
     " AND table_name IN ('umavez_meta', 'idempotency_records', 'umavez_fence', 'umavez_events', 'umavez_holders')"
+    " AND EXISTS (SELECT 1 FROM information_schema.statistics WHERE table_schema = database()"
+    " AND table_name = 'idempotency_records' AND index_name = 'idx_status')"
 )
+"""Whether what the version speaks of is there: somebody may have dropped it, or an index came later."""
 
 
 def _statements() -> list[Statement]:

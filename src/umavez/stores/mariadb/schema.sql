@@ -31,11 +31,13 @@ CREATE TABLE IF NOT EXISTS idempotency_records (
     INDEX idx_key_text (idempotency_key),
     INDEX idx_process_instance (process_instance_id),
     INDEX idx_created_at (created_at),
-    INDEX idx_expires_at (expires_at)
+    INDEX idx_expires_at (expires_at),
+    INDEX idx_status (status, created_at)
 ) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin ROW_FORMAT=DYNAMIC;
 
--- What version 1 lacks. Online: others read and write meanwhile.
+-- What older tables lack. Online: others read and write meanwhile.
 ALTER TABLE idempotency_records ADD INDEX IF NOT EXISTS idx_key_text (idempotency_key);
+ALTER TABLE idempotency_records ADD INDEX IF NOT EXISTS idx_status (status, created_at);
 
 -- One counter for every fence, so that no fence repeats after its record was swept.
 -- On Galera (see schema.py) without a cache, which is refused there.

@@ -34,6 +34,9 @@ CREATE INDEX IF NOT EXISTS idx_process_instance ON idempotency_records (process_
     WHERE process_instance_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_created_at ON idempotency_records (created_at);
 CREATE INDEX IF NOT EXISTS idx_expires_at ON idempotency_records (expires_at) WHERE expires_at IS NOT NULL;
+-- What is looked for again and again and is hardly ever there: unknown outcomes, and leases that are over.
+CREATE INDEX IF NOT EXISTS idx_unknown ON idempotency_records (created_at) WHERE status = 'UNKNOWN';
+CREATE INDEX IF NOT EXISTS idx_lease_until ON idempotency_records (lease_until) WHERE lease_until IS NOT NULL;
 
 -- What outlives the records: the schema's version, and the highest fence of any record that was swept.
 CREATE TABLE IF NOT EXISTS umavez_meta (
