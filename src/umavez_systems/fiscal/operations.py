@@ -341,7 +341,11 @@ class Atos:
     def adiado(self, acao: Acao, org_id: str, nome: str, proximo_em: int | None) -> bool:
         """Whether the next question about an unknown outcome is planned for later: a caller's repeats must not use
         the budget up, nor tire the reconciler."""
-        if proximo_em is None or proximo_em <= time.time() * 1000:
+        if proximo_em is None:
+            return False
+        with self._database.statements() as connection:
+            now, _ = self.governador.agora(connection, org_id)
+        if proximo_em <= now:
             return False
         record = self._once.get(operation(acao), nome, scope=org_id)
         return record is not None and record.status is Status.UNKNOWN
