@@ -8,9 +8,17 @@ from contextlib import nullcontext
 
 from umavez.clock import SYSTEM, Clock
 from umavez.core.flow import Swapped
-from umavez.core.record import Draft, Millis
+from umavez.core.record import Draft, Millis, Record
 from umavez.stores.memory import MemoryStore
 from umavez.testing.broken.writing import Reply
+
+
+class _Overtaken(dict[bytes, Record]):
+    """Lets others in before each write, as a busy machine does now and then."""
+
+    def __setitem__(self, digest: bytes, record: Record) -> None:
+        time.sleep(0.0001)
+        super().__setitem__(digest, record)
 
 
 class LocksNothing(MemoryStore):
@@ -19,6 +27,7 @@ class LocksNothing(MemoryStore):
     def __init__(self, clock: Clock = SYSTEM) -> None:
         super().__init__(clock)
         self._lock = nullcontext()  # type: ignore[assignment]  # no lock at all
+        self._records = _Overtaken()
 
 
 class SweepsWhatItSaw(MemoryStore):
