@@ -181,6 +181,12 @@ class Books:
             records += [] if seen.current is None else [seen.current]
         return records, now
 
+    def held(self, limit: int) -> list[str]:
+        """The stamps of so many claims that somebody holds, or held to the end, by the index of leases."""
+        if self.tables is None:
+            return [record.stamp for record in self.engine.store.find(Query(status=Status.PENDING, limit=limit))]
+        return [stamp for (stamp,) in self.table(lambda _: _asked(_HELD, (limit,)))]
+
     def led(self, query: Query) -> Query:
         """`query`, as this store can answer it without reading everything. Raises TooSlow where it cannot.
 
@@ -253,6 +259,7 @@ _LEASED = (
     "SELECT scope, idempotency_key FROM idempotency_records WHERE lease_until IS NOT NULL AND operation_name = ?"
     " ORDER BY lease_until DESC LIMIT ?"
 )
+_HELD = "SELECT stamp FROM idempotency_records WHERE status = 'PENDING' AND lease_until IS NOT NULL LIMIT ?"
 _FOUND = {
     "unknown": Query(status=Status.UNKNOWN),
     "lapsed": Query(lapsed=True),

@@ -21,7 +21,7 @@ from umavez.console.looks import cursor, human, moment, position
 from umavez.console.pages import NOTICES
 from umavez.console.visit import Refused, Visit
 from umavez.core.lease import OPERATION as LEASE
-from umavez.core.record import Instant, Query, Record, Status
+from umavez.core.record import Instant, Query, Record
 from umavez.core.telling.events import Process, holder_of, prefix_of
 from umavez.core.telling.history import SILENT, name_of
 from umavez.core.telling.standing import is_lease, state_of, token_state
@@ -200,11 +200,12 @@ async def processes(visit: Visit) -> Response:
 def _holders(books: Books) -> tuple[list[Holder], Instant]:
     store = books.engine.store
     known = named(announced(store, MOST_HOLDERS))
-    pending = store.find(Query(status=Status.PENDING, limit=MOST_FOUND + 1))
+    stamps = books.held(MOST_FOUND + 1)
     now = books.now()
-    held = Counter(prefix_of(holder_of(record.stamp)) for record in pending)
-    lapsed = Counter(prefix_of(holder_of(record.stamp)) for record in pending if record.lapsed(now))
-    more = len(pending) > MOST_FOUND
+    held = Counter(prefix_of(holder_of(stamp)) for stamp in stamps)
+    over = store.find(Query(lapsed=True, limit=MOST_FOUND))
+    lapsed = Counter(prefix_of(holder_of(record.stamp)) for record in over)
+    more = len(stamps) > MOST_FOUND
     nameless = [prefix for prefix, _ in held.most_common(MOST_HOLDERS) if prefix not in known]
     found = [
         Holder(
