@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -28,7 +27,7 @@ from umavez_systems.corridas.domain import (
 )
 from umavez_systems.corridas.geojson import GEOJSON, communities_of
 from umavez_systems.corridas.operations import Corridas
-from umavez_systems.front.navigation import framed
+from umavez_systems.front.pages import add_page
 from umavez_systems.money import ExactJson, amount_schema, exact_json
 from umavez_systems.openapi import LATER, answers
 from umavez_systems.problems import Problem
@@ -320,29 +319,7 @@ async def list_drivers(
 
 
 _PRIVATE = {"Cache-Control": "no-store"}
-_PAGE = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
-        " frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-}
-
-
-def _page_route(path: str, name: str, kind: str) -> None:
-    @router.get(path, name=name, **answers(kind.partition(";")[0], public=True))
-    async def page(request: Request) -> Response:
-        content = files("umavez_systems.corridas").joinpath(name).read_bytes()
-        if name.endswith(".html"):
-            return framed(request, content.decode(), _PAGE)
-        return Response(content, media_type=kind, headers=_PAGE)
-
-
-_page_route("/corridas", "page.html", "text/html; charset=utf-8")
-_page_route("/corridas/page.js", "page.js", "text/javascript; charset=utf-8")
-_page_route("/corridas/page.css", "page.css", "text/css; charset=utf-8")
+add_page(router, "/corridas", "umavez_systems.corridas")
 
 
 async def body_of(request: Request, model: type[BaseModel], largest: int | None = None) -> tuple[Any, Any]:

@@ -6,7 +6,6 @@ import base64
 import json
 import time
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
 import httpx
@@ -23,7 +22,7 @@ from umavez_systems.fiscal.rules.identifiers import invalid
 from umavez_systems.fiscal.rules.orders import justificativa_de, pedido_de, texto
 from umavez_systems.fiscal.wire.certificate import refuse_endless
 from umavez_systems.fiscal.wire.pdf import danfe
-from umavez_systems.front.navigation import framed
+from umavez_systems.front.pages import add_page
 from umavez_systems.money import exact_json
 from umavez_systems.openapi import LATER, answers
 from umavez_systems.principals import LONGEST_USUARIO, acting
@@ -366,26 +365,4 @@ def _replayed() -> dict[str, str]:
     return {**PRIVATE, **replay_marks(True)}
 
 
-_PAGE = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
-        " frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-}
-
-
-def _page_route(path: str, name: str, kind: str) -> None:
-    @router.get(path, name=f"fiscal {name}", **answers(kind.partition(";")[0], public=True))
-    async def page(request: Request) -> Response:
-        content = files("umavez_systems.fiscal.pagina").joinpath(name).read_bytes()
-        if name.endswith(".html"):
-            return framed(request, content.decode(), _PAGE)
-        return Response(content, media_type=kind, headers=_PAGE)
-
-
-_page_route("/fiscal", "page.html", "text/html; charset=utf-8")
-_page_route("/fiscal/page.js", "page.js", "text/javascript; charset=utf-8")
-_page_route("/fiscal/page.css", "page.css", "text/css; charset=utf-8")
+add_page(router, "/fiscal", "umavez_systems.fiscal.pagina")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import html
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
-from umavez_systems.front.navigation import framed
+from umavez_systems.front.pages import HEADERS, add_page
 from umavez_systems.mailing.domain import shown_moment, unknown
 from umavez_systems.mailing.ingest.uploads import receive, spooled
 from umavez_systems.mailing.providers.sink import inbox, letter
@@ -25,13 +24,11 @@ router = APIRouter(tags=["mailing"])
 PREVIEW_LONGEST = 4_000_000
 _PRIVATE = {"Cache-Control": "no-store"}
 _PAGE = {
+    **HEADERS,
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
         " frame-src 'self'; form-action 'self'; frame-ancestors 'self'"
     ),
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
 }
 # A mail is a stranger's page: it may show itself, and nothing else.
 _LETTER = {
@@ -203,15 +200,4 @@ def _text(message: EmailMessage, kind: str) -> str | None:
     return None if part is None else str(part.get_content())
 
 
-def _page_route(path: str, name: str, kind: str) -> None:
-    @router.get(path, name=f"mailing-{name}", **answers(kind.partition(";")[0], public=True))
-    async def page(request: Request) -> Response:
-        content = files("umavez_systems.mailing.pagina").joinpath(name).read_bytes()
-        if name.endswith(".html"):
-            return framed(request, content.decode(), _PAGE)
-        return Response(content, media_type=kind, headers=_PAGE)
-
-
-_page_route("/mailing", "page.html", "text/html; charset=utf-8")
-_page_route("/mailing/page.js", "page.js", "text/javascript; charset=utf-8")
-_page_route("/mailing/page.css", "page.css", "text/css; charset=utf-8")
+add_page(router, "/mailing", "umavez_systems.mailing.pagina", _PAGE)
