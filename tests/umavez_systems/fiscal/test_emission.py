@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -317,4 +318,19 @@ def test_a_question_that_never_left_is_given_back_and_repeats_ask_no_sooner_than
     with shop.banco.statements() as connection:
         row = connection.row("SELECT momentos FROM fiscal_consumo WHERE alvo = ?", (made.row["chave_acesso"],)) or {}
     assert row["momentos"] == "[]"
+    shop.fechar()
+
+
+def test_when_a_question_is_due_is_said_by_the_database_whatever_the_host_believes(
+    tmp_path: object, mundo: Mundo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Loja(f"sqlite:///{tmp_path}/relogio.db", mundo, termos=Termos(settle=0.0, first=600.0, lease=5.0))
+    mundo.falhar("autorizacao", "depois", "queda")
+    mundo.falhar("consulta", "antes", "queda", vezes=100)
+    row = shop.emitir("k").row
+    planned = (Acao.EMITIR, row["org_id"], row["id_idempotencia"], row["proximo_em"])
+    with monkeypatch.context() as host:
+        host.setattr(time, "time", lambda: row["proximo_em"] / 1000 + 7200)  # two hours fast
+        postponed = shop.atos.adiado(*planned)
+    assert (row["estado"], postponed) == ("INDETERMINADO", True)
     shop.fechar()
