@@ -10,7 +10,7 @@ from typing import Any
 
 from umavez._sync.attempt import Attempt, drive
 from umavez._sync.once import Once
-from umavez.backoff import drawn
+from umavez.concurrency.turns import Turns
 from umavez.core import lease as flows
 from umavez.core.key import Key
 from umavez.core.protocol import Busy, Granted, Intent, Verdict, admit
@@ -20,13 +20,6 @@ from umavez.engine.stamps import STAMPS
 from umavez.errors import ClaimLost, OperationInProgress, StoreError, StoreUnavailable, StoreUncertain
 from umavez.sql.joining import driver_connection
 from umavez.stores import Store
-
-POLLS = (0.01, 0.02, 0.05, 0.1, 0.25)
-"""Seconds between looks at a lease that somebody else holds; each is drawn from half of that on."""
-POLITE = 5.0
-"""Seconds after a wait for a lease in which whoever waited is taken to have rivals."""
-MOST_WANTED = 1000
-"""Names remembered as wanted by several."""
 
 
 class Held:
@@ -70,8 +63,7 @@ class Leases:
         self._kind = once.scope if kind is None else kind
         self._codec = once.codec
         self._observe: Observe = once.observers
-        self._wanted: dict[str, float] = {}
-        """Names that others want too, each until when that is believed."""
+        self._turns = Turns()
         self._heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set, closed by its owner
 
     @contextmanager
@@ -103,6 +95,7 @@ class Leases:
             raise OperationInProgress(key, max(left, 1) / 1000)
         leased = Leased(self._store, plan, key, verdict.claim, self._observe)
         self._heartbeats.add(leased)
+        self._turns.granted(name, leased.number, time.monotonic())
         self._observe("acquired" if verdict.taken_over is None else "taken_over", key, leased.number)
         return Held(leased)
 
@@ -119,6 +112,7 @@ class Leases:
         self._heartbeats.discard(leased)
         if not leased.done:
             leased.release()
+            self._turns.released(held.name, time.monotonic())
 
     def _release_quietly(self, held: Held) -> None:
         """Give it back on the way out of a failed block; what cannot be given back lapses by itself."""
@@ -128,23 +122,17 @@ class Leases:
             return
 
     def _waited(self, plan: Plan, intent: Intent) -> Verdict:
-        deadline = time.monotonic() + plan.policy.wait
-        name, polls = intent.key.value, iter(POLLS)
-        if plan.policy.wait > 0 and time.monotonic() < self._wanted.get(name, 0.0):
-            # Others want it too: whoever has just had it comes back at a moment like any other's, not before them all.
-            time.sleep(min(drawn(POLLS[-1]), plan.policy.wait))
+        name, looks, wait = intent.key.value, 1, plan.policy.wait
+        deadline = time.monotonic() + wait
+        if wait > 0 and (pause := self._turns.pause(name, time.monotonic())):
+            time.sleep(min(pause, wait))
         verdict = self._looked(plan, intent, deadline)
         if not isinstance(verdict, Granted):
-            self._note_rivals(name)
+            self._turns.met(name, time.monotonic())
         while not isinstance(verdict, Granted) and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(drawn(next(polls, POLLS[-1]), least=0.5), left))
-            verdict = self._looked(plan, intent, deadline)
+            time.sleep(min(self._turns.polled(looks), left))
+            verdict, looks = self._looked(plan, intent, deadline), looks + 1
         return verdict
-
-    def _note_rivals(self, name: str) -> None:
-        if len(self._wanted) >= MOST_WANTED:
-            self._wanted.clear()
-        self._wanted[name] = time.monotonic() + POLITE
 
     def _looked(self, plan: Plan, intent: Intent, deadline: float) -> Verdict:
         """As `_verdict`; a record that somebody's open transaction holds is a lease that is held, while there is time.
