@@ -6,6 +6,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,20 @@ def rabbitmq_url(server_run: Run) -> Iterator[str]:
 def rabbitmq_prefix() -> str:
     """What every queue and exchange name of this test starts with."""
     return f"umavez-test-{secrets.token_hex(5)}-"
+
+
+@pytest.fixture
+def empty_database(server_run: Run) -> Iterator[Callable[[str], str]]:
+    """Makes a database on a server, such as empty_database("postgres"), in which no other test has been."""
+    with ExitStack() as lent:
+
+        def make(name: str) -> str:
+            server = server_run.server(KINDS[name])
+            if isinstance(server, Missing):
+                pytest.skip(f"{server}: {server.advice}")
+            return lent.enter_context(server_run.lend(KINDS[name], server))
+
+        yield make
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from umavez import AsyncOnce, CannotTell, Happened, NotHappened, Once, OutcomeUnknown, Status
+from umavez import AsyncOnce, CannotTell, ClaimLost, Happened, NotHappened, Once, OutcomeUnknown, Status
 from umavez._sync.attempt import drive
 from umavez.core.policy import Policy
 from umavez.core.protocol import Granted, Intent, admit
@@ -173,3 +173,109 @@ def test_a_block_that_leaves_its_transaction_alone_says_nothing(
     connection.commit()
 
     assert not caplog.records
+
+
+class Kept(Exception):
+    """Ends a block."""
+
+
+class Till:
+    """A file with a table of its own beside the engine's, and a connection whose transactions are the caller's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = ManualClock()
+        self.store = SqliteStore(path, "delete", clock=self.clock)
+        self.once = Once(self.store, scope="shop")
+        self.store.migrate()
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection.execute("CREATE TABLE paid (key TEXT)")
+
+    def begin(self) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.execute("INSERT INTO paid VALUES ('k')")
+
+    def stands(self) -> tuple[Status | None, int]:
+        record = self.once.get("pay", "k")
+        return None if record is None else record.status, self.connection.execute(
+            "SELECT count(*) FROM paid"
+        ).fetchone()[0]
+
+
+@pytest.fixture
+def till(tmp_path: Path) -> Iterator[Till]:
+    made = Till(tmp_path / "till.db")
+    with closing(made.store), closing(made.connection):
+        yield made
+
+
+def test_a_claim_made_in_the_callers_transaction_is_committed_with_it_and_settled_apart(till: Till) -> None:
+    till.begin()
+    with till.once.attempt("pay", key="k", unknown="hold", connection=till.connection) as attempt:
+        assert not attempt.replayed
+        till.connection.execute("COMMIT")
+        assert till.stands() == (Status.PENDING, 1)
+        attempt.renew()
+        attempt.succeed("ran")
+    assert till.stands() == (Status.SUCCESS, 1)
+
+
+def test_a_claim_that_was_rolled_back_is_none_and_its_end_is_not_written(till: Till) -> None:
+    till.begin()
+    with (
+        pytest.raises(ClaimLost),
+        till.once.attempt("pay", key="k", unknown="hold", connection=till.connection) as attempt,
+    ):
+        till.connection.execute("ROLLBACK")
+        assert (till.stands(), attempt.replayed) == ((None, 0), False)
+        attempt.succeed("ran")
+    assert till.stands() == (None, 0)
+
+
+def test_an_error_after_the_commit_is_recorded_as_of_any_attempt(till: Till) -> None:
+    till.begin()
+    with (
+        pytest.raises(Kept),
+        till.once.attempt("pay", key="k", unknown="hold", connection=till.connection) as attempt,
+    ):
+        till.connection.execute("COMMIT")
+        assert not attempt.replayed
+        raise Kept
+    assert till.stands() == (Status.UNKNOWN, 1)
+
+
+@pytest.mark.parametrize(("end", "status", "rows"), [("COMMIT", Status.SUCCESS, 1), ("ROLLBACK", Status.PENDING, 0)])
+def test_an_end_in_the_callers_transaction_shares_its_fate(till: Till, end: str, status: Status, rows: int) -> None:
+    with till.once.attempt("pay", key="k", unknown="hold") as attempt:
+        assert not attempt.replayed
+        till.begin()
+        attempt.succeed("ran", connection=till.connection)
+        till.connection.execute(end)
+    assert till.stands() == (status, rows)
+
+
+def test_the_end_of_a_lost_claim_leaves_the_callers_transaction_usable(till: Till) -> None:
+    with pytest.raises(ClaimLost), till.once.attempt("pay", key="k", unknown="hold", lease=30) as attempt:
+        assert not attempt.replayed
+        till.connection.execute("UPDATE idempotency_records SET stamp = 'another'")
+        till.begin()
+        try:
+            attempt.succeed("ran", connection=till.connection)
+        finally:
+            till.connection.execute("COMMIT")
+    assert till.stands() == (Status.PENDING, 1)
+
+
+def test_tasks_claim_and_end_in_the_callers_transaction_too(till: Till) -> None:
+    async def main() -> None:
+        async with AsyncOnce(AsyncSqliteStore(till.path, "delete", clock=till.clock), scope="shop") as once:
+            till.begin()
+            async with once.attempt("pay", key="k", unknown="hold", connection=till.connection) as attempt:
+                assert not attempt.replayed
+                till.connection.execute("COMMIT")
+                till.begin()
+                await attempt.succeed("ran", connection=till.connection)
+                till.connection.execute("COMMIT")
+
+    asyncio.run(main())
+    assert till.stands() == (Status.SUCCESS, 2)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from umavez.messaging.tables import version as messaging
+from umavez.messaging.tables.causes import making
 from umavez.sequences import version as sequences
-from umavez.sql.connection import Sql
+from umavez.sql.connection import Dialect, Sql
 from umavez.sql.database import writing
-from umavez.sql.flow import carry, migration
+from umavez.sql.flow import SqlFlow, carry
+from umavez.sql.migration import migration
 from umavez.stores import holds_tables, open_store, part_of
 
 Migration = Callable[[str], str]
@@ -27,12 +28,16 @@ def migrate(url: str, *others: Migration) -> list[str]:
         told = [store.migrate()]
     if not holds_tables(url):
         return told
-    with _migrating(url) as connection:
-        sql = Sql(connection)
-        for tables in (messaging, sequences):
-            flow = migration(tables.PACKAGE, tables.NAME, tables.VERSION, sql.dialect)
-            told.append(carry(flow, sql))
+    for tables in (making, _numbering):
+        # A transaction for each: while one waits for a moment, nobody waits for what the other has changed.
+        with _migrating(url) as connection:
+            sql = Sql(connection)
+            told.append(carry(tables(sql.dialect), sql))
     return told + [other(url) for other in others]
+
+
+def _numbering(dialect: Dialect) -> SqlFlow[str]:
+    return migration(sequences.PACKAGE, sequences.NAME, sequences.VERSION, dialect)
 
 
 @contextmanager

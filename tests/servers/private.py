@@ -27,6 +27,15 @@ class CannotStart(Exception):
     """The programs are there but no private server came up; the text carries the end of its log."""
 
 
+def _stands_still(process: int) -> bool:
+    """Whether no thread of a process runs: stopped, or gone."""
+    states = set()
+    for task in Path(f"/proc/{process}/task").glob("*/stat"):
+        with suppress(OSError):
+            states.add(task.read_text().rpartition(")")[2].split()[0])
+    return states <= {"T", "t", "Z", "X"}
+
+
 @dataclass
 class Private:
     """A running private server. A test that asked for it may kill, freeze and restart it."""
@@ -52,6 +61,12 @@ class Private:
         """The server keeps its connections and answers nothing until `thaw`."""
         os.killpg(self.pid, signal.SIGSTOP)
         self._signal_children(signal.SIGSTOP)
+        # A busy machine stops threads one after the other: one that still runs would answer once more.
+        deadline = time.monotonic() + 10
+        while not all(map(_stands_still, (self.pid, *self._children()))):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.kind.name} did not stop within 10 s of SIGSTOP")
+            time.sleep(0.005)
 
     def thaw(self) -> None:
         """A frozen server goes on where it stood."""
@@ -60,10 +75,13 @@ class Private:
 
     def _signal_children(self, number: signal.Signals) -> None:
         """PostgreSQL's processes, one for each connection, leave the group of the one that started them."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        for child in children.read_text().split() if children.exists() else ():
+        for child in self._children():
             with suppress(ProcessLookupError):
-                os.kill(int(child), number)
+                os.kill(child, number)
+
+    def _children(self) -> list[int]:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [int(child) for child in children.read_text().split()] if children.exists() else []
 
     def restart(self) -> None:
         """The server runs again on the same port and files, after `kill`."""

@@ -71,3 +71,32 @@ def test_mariadb_tells_in_the_change_it_belongs_to(name: str) -> None:
     assert telling != plain
     assert f"OFFSET {MOST_EVENTS})" in mariadb.EVENT
     assert "umavez_events" not in plain
+
+
+@pytest.mark.parametrize("texts", [PLAIN, JOINED])
+@pytest.mark.parametrize("name", ["claim", "insert"])
+def test_mariadb_claims_with_an_origin_as_without_but_for_the_column(texts: mariadb.Texts, name: str) -> None:
+    plain, telling = getattr(texts, name), getattr(texts, f"{name}_telling")
+
+    assert telling.replace(", origin", "").replace(", %s, %s, %s, %s, %s, %s )", ", %s, %s, %s, %s, %s )") in (
+        plain,
+        plain.replace("%s, %s, %s, %s, %s )", "%s, %s, %s, %s, %s, %s )"),
+    )
+    assert telling.count("%s") == plain.count("%s") + 1
+    assert "origin" not in plain
+
+
+@pytest.mark.parametrize("name", ["change", "take"])
+def test_mariadb_keeps_an_origin_in_the_change_it_belongs_to(name: str) -> None:
+    plain, alone, both = (getattr(JOINED, f"{name}{kind}") for kind in ("", "_from", "_telling_from"))
+
+    assert alone.replace(f" {mariadb.ORIGINATED}", "") == plain
+    assert both.replace(f" {mariadb.EVENT} {mariadb.ORIGINATED}", "") == plain
+    assert plain != alone != both
+
+
+def test_sqlite_keeps_and_shows_an_origin_behind_all_else() -> None:
+    assert sqlite.SELECT_TELLING.replace("evidence, origin", "evidence") == sqlite.SELECT
+    inserted = sqlite.INSERT_TELLING.replace("evidence, origin", "evidence")
+    assert inserted.replace("?, ?, ?, ?, ?, ? ) ON", "?, ?, ?, ?, ? ) ON") == sqlite.INSERT
+    assert all("origin" not in text for text in (sqlite.SELECT, sqlite.INSERT, sqlite.UPDATE, sqlite.TAKE))

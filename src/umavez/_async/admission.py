@@ -34,6 +34,7 @@ from umavez.core.protocol import (
 )
 from umavez.core.record import Record
 from umavez.core.telling.events import MISMATCHED
+from umavez.core.telling.origin import made_in, traced
 from umavez.engine.current import CURRENT
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives
@@ -73,6 +74,7 @@ class AsyncAdmission:
         self._store = store
         self._observe = observe
         self._followed = bool(observe.followers)
+        self._traced = bool(observe.tracers)
         self._insistence = insistence
         self._waiters: dict[bytes, AsyncBell] = {}
         self._aside = aside
@@ -91,6 +93,8 @@ class AsyncAdmission:
         insistence: Insistence = not_at_all
         if store is None:
             store, insistence = self._store, self._insistence
+        if self._traced:
+            intent = self._from_here(intent)
         policy = plan.policy
         draft = claiming(intent, policy, STAMPS.owner())
         try:
@@ -104,10 +108,15 @@ class AsyncAdmission:
         judgement = glimpsed(intent, policy, draft, reply)
         if type(judgement) is Replay:
             record = judgement.record
-            self._observe("replayed", record.key, record.attempt, 0.0, record.fence)
+            origin = None if record.origin is None else made_in(record)
+            self._observe("replayed", record.key, record.attempt, 0.0, record.fence, "", origin)
             return record
         verdict = await drive(admitted(intent, policy, draft, reply, judgement), store)
         return await self._entered(plan, intent, verdict, store, insistence)
+
+    def _from_here(self, intent: Intent) -> Intent:
+        """The intent with the trace that is current."""
+        return intent._replace(origin=traced(intent.origin, self._observe.trace()))
 
     async def _verdict(self, plan: Plan, intent: Intent, store: AsyncStore) -> Verdict:
         return await drive(admit(intent, plan.policy, STAMPS.owner()), store)
@@ -147,7 +156,7 @@ class AsyncAdmission:
                     doubtful, AsyncAttempt(store, plan, key, claim, self._observe, False, insistence)
                 )
             case Replay(record):
-                self._observe("replayed", key, record.attempt, 0.0, record.fence)
+                self._observe("replayed", key, record.attempt, 0.0, record.fence, "", made_in(record))
                 return record
             case Mismatched():
                 await remark(store, key, MISMATCHED, 0, 0, STAMPS.owner())

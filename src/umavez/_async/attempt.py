@@ -23,7 +23,7 @@ from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_liv
 from umavez.engine.observing import error_type
 from umavez.engine.outcome import Observe, Outcome, downstream_key
 from umavez.engine.stamps import STAMPS
-from umavez.engine.traces import with_trace
+from umavez.engine.traces import with_origin, with_trace
 from umavez.errors import (
     ClaimLost,
     NotStorable,
@@ -34,6 +34,7 @@ from umavez.errors import (
     StoreUncertain,
     UmavezError,
 )
+from umavez.sql.joining import async_driver_connection
 from umavez.stores import AsyncStore
 
 T = TypeVar("T")
@@ -166,8 +167,14 @@ class AsyncAttempt:
         if not self.done:
             await self._write(renewing, (), insistence=not_at_all)
 
-    async def succeed(self, value: Any = None) -> Outcome[Any]:
-        """Keep `value` as the outcome. Raises ClaimLost, or NotStorable (it happened, but cannot be replayed)."""
+    async def succeed(self, value: Any = None, *, connection: Any = None) -> Outcome[Any]:
+        """Keep `value` as the outcome. Raises ClaimLost, or NotStorable (it happened, but cannot be replayed).
+
+        With `connection` it is part of the caller's own transaction there. Rolled back, the claim stands until its
+        lease is over, and whoever comes then asks what became of it.
+        """
+        if connection is not None:
+            return await self._succeed_within(connection, value)
         self._happened = True
         try:
             settled, reason = self.plan.kept(self.key, value)
@@ -183,17 +190,26 @@ class AsyncAttempt:
         self.outcome = value
         return _new(Outcome, (value, False, self.number, self.key))
 
+    async def _succeed_within(self, connection: Any, value: Any) -> Outcome[Any]:
+        apart, insistence = self._store, self._insistence
+        self.go_apart(apart.joined(await async_driver_connection(connection)), not_at_all)
+        try:
+            return await self.succeed(value)
+        finally:
+            self.go_apart(apart, insistence)
+
     async def refuse(self, error: Exception) -> NoReturn:
         """Keep `error` as the final outcome and raise it, now and on every replay."""
         await self._refuse(error, message(error))
         raise error
 
-    def go_apart(self, store: AsyncStore) -> None:
+    def go_apart(self, store: AsyncStore, insistence: Insistence | None = None) -> None:
         """Go on through `store`: the transaction that this attempt was joined to has ended under it.
 
         Where it was committed, the claim stands and can be settled; rolled back, settling raises ClaimLost.
         """
         self._store = store
+        self._insistence = insistence or self._insistence
 
     def leave_unrecorded(self) -> None:
         """Write nothing more, because the effect has happened and could not be recorded.
@@ -279,6 +295,8 @@ class AsyncAttempt:
             self._writes += 1
             draft = drafting(claim.draft, f"{self._owner}/{self._writes}", *words)
             draft = draft if draft.event is None else with_trace(draft)
+            from_nowhere = self.followed and ends is not None and claim.draft.origin is None
+            draft = with_origin(draft, self.followed) if from_nowhere else draft
             # Before the send: the lease runs from the store's write, which is not later than the answer.
             sent_at = time.monotonic()
             try:

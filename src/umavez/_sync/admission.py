@@ -35,6 +35,7 @@ from umavez.core.protocol import (
 )
 from umavez.core.record import Record
 from umavez.core.telling.events import MISMATCHED
+from umavez.core.telling.origin import made_in, traced
 from umavez.engine.current import CURRENT
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives
@@ -74,6 +75,7 @@ class Admission:
         self._store = store
         self._observe = observe
         self._followed = bool(observe.followers)
+        self._traced = bool(observe.tracers)
         self._insistence = insistence
         self._waiters: dict[bytes, Bell] = {}
         self._aside = aside
@@ -92,6 +94,8 @@ class Admission:
         insistence: Insistence = not_at_all
         if store is None:
             store, insistence = self._store, self._insistence
+        if self._traced:
+            intent = self._from_here(intent)
         policy = plan.policy
         draft = claiming(intent, policy, STAMPS.owner())
         try:
@@ -105,10 +109,15 @@ class Admission:
         judgement = glimpsed(intent, policy, draft, reply)
         if type(judgement) is Replay:
             record = judgement.record
-            self._observe("replayed", record.key, record.attempt, 0.0, record.fence)
+            origin = None if record.origin is None else made_in(record)
+            self._observe("replayed", record.key, record.attempt, 0.0, record.fence, "", origin)
             return record
         verdict = drive(admitted(intent, policy, draft, reply, judgement), store)
         return self._entered(plan, intent, verdict, store, insistence)
+
+    def _from_here(self, intent: Intent) -> Intent:
+        """The intent with the trace that is current."""
+        return intent._replace(origin=traced(intent.origin, self._observe.trace()))
 
     def _verdict(self, plan: Plan, intent: Intent, store: Store) -> Verdict:
         return drive(admit(intent, plan.policy, STAMPS.owner()), store)
@@ -144,7 +153,7 @@ class Admission:
             case Asking(claim, doubtful):
                 return self._asked(doubtful, Attempt(store, plan, key, claim, self._observe, False, insistence))
             case Replay(record):
-                self._observe("replayed", key, record.attempt, 0.0, record.fence)
+                self._observe("replayed", key, record.attempt, 0.0, record.fence, "", made_in(record))
                 return record
             case Mismatched():
                 remark(store, key, MISMATCHED, 0, 0, STAMPS.owner())

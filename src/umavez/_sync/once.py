@@ -19,6 +19,7 @@ from umavez.core.resolution import resolve
 from umavez.core.telling.events import PastEvent
 from umavez.engine.binding import Binder, refuse_misfit
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, resolution_of
+from umavez.engine.insistence import while_the_lease_lives
 from umavez.engine.observing import Observers
 from umavez.engine.options import Declaration, JoinedOptions, Options
 from umavez.engine.outcome import Observer, Outcome
@@ -136,16 +137,22 @@ class Once:
         process_instance: str | None = None,
         activity: str | None = None,
         scope: str | None = None,
+        connection: Any = None,
         **options: Unpack[Options],
     ) -> Iterator[Attempt]:
         """A block that is the operation: it settles with succeed() or refuse(), or with None when it just ends.
 
         A block cannot be skipped: begin it with `if attempt.replayed:`. One that was replayed and did not look raises
-        ReplayIgnored at its end. Where the effect is one call, `run` leaves nothing to forget.
+        ReplayIgnored at its end. Where the effect is one call, `run` leaves nothing to forget. With `connection` the
+        claim is part of the caller's own transaction there, with whatever else must stand before the effect; commit
+        it first. Rolled back, there was no claim, and what the block writes of its end raises ClaimLost.
         """
         plan = self.plans.of(operation, options)
         intent = plan.intent(key, fingerprint, process_instance, activity, scope)
-        attempt = self._attempt_of(plan, intent, self._admission.enter(plan, intent))
+        store = None if connection is None else self.store.joined(driver_connection(connection))
+        attempt = self._attempt_of(plan, intent, self._admission.enter(plan, intent, store))
+        if store is not None:
+            attempt.go_apart(self.store, while_the_lease_lives)
         if attempt.is_replay:
             yield attempt
             attempt.refuse_ignored_replay()
@@ -275,9 +282,12 @@ class Once:
         scope: str | None = None,
         override: bool = False,
         expected: str | None = None,
+        forgotten: bool = False,
         connection: Any = None,
     ) -> None:
         """Close a record by decision: Happened(value) settles it, NotHappened() frees its key; both leave evidence.
+
+        `forgotten`: also where there is no record, because the database was restored to an earlier moment.
 
         `expected` is the stamp of the record that was looked at: where another stands by now, RecordChanged is raised
         and nothing is written. With `connection` the decision is part of the caller's own transaction there.
@@ -288,7 +298,10 @@ class Once:
         name = plan.key(key, scope)
         resolution = resolution_of(plan, name, answer, by, reason)
         store = self.store if connection is None else self.store.joined(driver_connection(connection))
-        flow = resolve(name, resolution, plan.keep_ms, STAMPS.owner(), override=override, expected=expected)
+        made = STAMPS.owner() if forgotten else None
+        flow = resolve(
+            name, resolution, plan.keep_ms, STAMPS.owner(), override=override, expected=expected, forgotten=made
+        )
         drive(flow, store)
         self._observe("released" if resolution.settled is None else "resolved", name, 0)
 

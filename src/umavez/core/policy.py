@@ -55,7 +55,7 @@ class Policy:
     max_body: longest stored value in bytes; a longer one is returned once and not kept.
     heartbeat: whether the lease is renewed while the code runs.
     patience: how long a callable unknown= may take to answer; after that the outcome stays unknown.
-    four_eyes: whether the console lets nobody decide about it alone: a second person has to agree.
+    four_eyes: nobody decides about it alone: in the console a second person has to agree, the command line refuses.
     """
 
     unknown: Unknown

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _HEXADECIMAL = re.compile(r"[0-9a-f]{1,64}")
 
+TAKES_TWO = '[{"at": null, "what": "takes two"'
+"""How the evidence of a record begins about which nobody decides alone; the first entry is never dropped."""
+
 Instant = int
 """Milliseconds since the epoch by the store's clock: one precision everywhere."""
 
@@ -50,7 +53,8 @@ class Draft(NamedTuple):
 
     `claims` asks the store for a new fence; `fresh` begins a new life with its own `created_at`. `lease` and
     `keep` count from the moment of writing; `keep=None` means the record may not be swept. `event` is what it leaves in
-    the key's history, in stores that keep one; where nothing stood there is none.
+    the key's history, in stores that keep one; where nothing stood there is none. `origin` is where the claim came
+    from; None leaves the one that stands.
     """
 
     key: Key
@@ -67,6 +71,7 @@ class Draft(NamedTuple):
     error: str | None = None
     progress: str | None = None
     evidence: str | None = None
+    origin: str | None = None
     fresh: bool = False
     event: EventDraft | None = None
 
@@ -83,7 +88,8 @@ class Record(NamedTuple):
 
     The engine changes a record by writing a draft, never in memory. `increment_retry_count`, `mark_success` and
     `mark_failed` are the small methods that seed 003 asks of a record: values for code that wants to say what one
-    would be after a change. Nothing in the engine or its systems calls them.
+    would be after a change. Nothing in the engine or its systems calls them. `origin` is shown to those who bring one
+    of their own; see `umavez.core.telling.origin`.
     """
 
     key: Key
@@ -102,11 +108,17 @@ class Record(NamedTuple):
     error: str | None = None
     progress: str | None = None
     evidence: str | None = None
+    origin: str | None = None
 
     @property
     def retry_count(self) -> int:
         """How many attempts there were after the first (seed 003's counter)."""
         return max(self.attempt - 1, 0)
+
+    @property
+    def takes_two(self) -> bool:
+        """Whether it was claimed for an operation that nobody decides about alone."""
+        return self.evidence is not None and self.evidence.startswith(TAKES_TWO)
 
     @property
     def position(self) -> Position:
@@ -208,6 +220,6 @@ def recorded(draft: Draft, fence: int, created_at: Instant, now: Instant) -> Rec
     lease_until = None if draft.lease is None else now + draft.lease
     expires_at = None if draft.keep is None else now + draft.keep
     head = (draft.key, draft.stamp, fence, draft.status, draft.attempt, created_at, now, lease_until, expires_at)
-    # From the fingerprint to the evidence both have the same fields in the same order, which only this module knows:
+    # From the fingerprint to the origin both have the same fields in the same order, which only this module knows:
     # named one by one they take 3 % of a first call on `memory:`.
-    return tuple.__new__(Record, head + draft[7:14])
+    return tuple.__new__(Record, head + draft[7:15])

@@ -58,9 +58,19 @@ class AlreadySettled(UmavezError):
 
 
 def resolve(
-    key: Key, resolution: Resolution, keep: Millis, stamp: str, *, override: bool = False, expected: str | None = None
+    key: Key,
+    resolution: Resolution,
+    keep: Millis,
+    stamp: str,
+    *,
+    override: bool = False,
+    expected: str | None = None,
+    forgotten: str | None = None,
 ) -> Flow[tuple[Record, Draft]]:
     """Close a record by decision. Returns what stood there and what was written.
+
+    Where nothing stands, an outcome is recorded all the same if there is a stamp `forgotten`: a restored database knows
+    nothing of what came after its moment.
 
     `expected` is the stamp of the record that was decided about: a decision about attempt 1 must not close attempt 2.
     Raises NoSuchRecord, and RecordChanged where another stamp stands than `expected`. Unless `override`, raises
@@ -70,6 +80,10 @@ def resolve(
     """
     for _ in range(8):
         seen = yield Read(key)
+        if isinstance(seen, Seen) and seen.current is None and forgotten is not None and resolution.settled is not None:
+            # Unknown first, and decided then as every other: whoever asks in between is not let in to run it.
+            yield Swap(None, Draft(key, forgotten, Status.UNKNOWN, claims=True, error="forgotten"))
+            continue
         if not isinstance(seen, Seen) or seen.current is None:
             raise NoSuchRecord(key)
         if expected is not None and seen.current.stamp != expected:

@@ -87,7 +87,7 @@ class Binder:
             instance = placed("process_instance", instance(bound) if callable(instance) else instance)
             activity = placed("activity", activity(bound) if callable(activity) else activity)
         mark = None if self._fingerprint is None else self._meaning(bound)
-        return _new(Intent, (key, mark, instance, activity))
+        return _new(Intent, (key, mark, instance, activity, None))
 
     def _meaning(self, bound: dict[str, Any]) -> str:
         if self._fingerprint is ARGUMENTS:

@@ -68,7 +68,7 @@ class Plan:
         mark = None if meaning is None else fingerprint(meaning)
         if process_instance is not None or activity is not None:
             process_instance, activity = placed("process_instance", process_instance), placed("activity", activity)
-        return _new(Intent, (name, mark, process_instance, activity))
+        return _new(Intent, (name, mark, process_instance, activity, None))
 
     def kept(self, key: Key, value: Any) -> tuple[Settled, str | None]:
         """What to store for `value`, and why it is not the value if it is not. Raises NotStorable."""

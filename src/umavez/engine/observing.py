@@ -5,7 +5,8 @@ these names; the engine looks for them when it is made:
 
 - `started(key, attempt, fence)` and `ended(token, outcome, error)`: around the code of each attempt; see Follower;
 - `answered(store, verb, seconds, error)`: each time the store was asked; see Clerk;
-- `told_http(operation, answer)`: each answer of a web shell to a request with a key.
+- `told_http(operation, answer)`: each answer of a web shell to a request with a key;
+- `traceparent()`: asked before each claim, for where it came from, which is kept with the record.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from umavez.core.key import Key
+from umavez.core.telling.origin import Origin
 from umavez.engine.outcome import Event, Observer
 
 T = TypeVar("T")
@@ -64,20 +66,32 @@ class Observers:
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self.all = tuple(observers)
         self.followers: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "started"))
+        self.tracers: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "traceparent"))
         self.clerks: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "answered"))
 
     def __call__(
-        self, kind: str, key: Key, attempt: int, seconds: float = 0.0, fence: int = 0, error: str = ""
+        self,
+        kind: str,
+        key: Key,
+        attempt: int,
+        seconds: float = 0.0,
+        fence: int = 0,
+        error: str = "",
+        origin: Origin | None = None,
     ) -> None:
         """Tell every observer."""
         if not self.all:
             return
-        event = Event(kind, key, attempt, seconds, fence, error)
+        event = Event(kind, key, attempt, seconds, fence, error, origin)
         for observer in self.all:
             try:
                 observer(event)
             except Exception:  # a counter that fails must not fail the operation it counts
                 LOG.exception("An observer failed at %s", kind)
+
+    def trace(self) -> str | None:
+        """The trace that is current, as W3C traceparent; of several observers the first that has one tells."""
+        return next(filter(None, (_kept(tracer.traceparent) for tracer in self.tracers)), None)
 
     def start(self, run: Run) -> None:
         """The code of `run` starts."""

@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from umavez.core.key import Key
 from umavez.core.record import Record
+from umavez.core.telling.origin import Origin
 
 T = TypeVar("T")
 
@@ -43,7 +44,8 @@ class Event(NamedTuple):
     """Something countable happened to a key. `kind` is one of the words in KINDS.
 
     `seconds`: how long it took, where it took time. `fence`: of the claim it happened to, 0 where there was none.
-    `error`: the type of the error that an attempt failed with, as tracing names it.
+    `error`: the type of the error that an attempt failed with, as tracing names it. `origin`: of what is replayed,
+    where the call came from that made it, if an observer of this engine has a trace.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class Event(NamedTuple):
     seconds: float = 0.0
     fence: int = 0
     error: str = ""
+    origin: Origin | None = None
 
 
 KINDS = (
@@ -88,7 +91,14 @@ class Observe(Protocol):
     """How attempts and admissions tell of an event; no Event is made when nobody listens."""
 
     def __call__(
-        self, kind: str, key: Key, attempt: int, seconds: float = 0.0, fence: int = 0, error: str = ""
+        self,
+        kind: str,
+        key: Key,
+        attempt: int,
+        seconds: float = 0.0,
+        fence: int = 0,
+        error: str = "",
+        origin: Origin | None = None,
     ) -> None:
         """Tell every observer."""
         ...

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from typing import Any
 
 from umavez.core.key import Key
 from umavez.engine.outcome import Event
+from umavez.engine.traces import trace_fields
 from umavez.errors import SchemaOutdated
+
+__all__ = ["LOUD", "AuditLog", "failure", "fields", "short", "trace_fields"]
 
 LOUD = frozenset(("unknown", "lost", "exhausted", "mismatched", "taken_over", "resolved", "released"))
 """Kinds that an operator wants to see: they are warnings, the rest is information."""
@@ -71,17 +73,6 @@ def failure(store: str, verb: str, seconds: float, error: BaseException) -> dict
     if error.__cause__ is not None:
         told["cause"] = type(error.__cause__).__name__
     return told
-
-
-def trace_fields() -> dict[str, str]:
-    """The current span of OpenTelemetry, where there is one; whether it is installed is not for this module to ask."""
-    tracing = sys.modules.get("opentelemetry.trace")
-    if tracing is None:
-        return {}
-    found = tracing.get_current_span().get_span_context()
-    if not found.is_valid:
-        return {}
-    return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"}
 
 
 def short(key: Key) -> str:

@@ -24,12 +24,19 @@ WELL = frozenset(("succeeded", "adopted", "refused"))
 OPERATION = "umavez.operation"
 
 
+def _context_of(traceparent: str | None) -> trace.SpanContext | None:
+    if traceparent is None:
+        return None
+    _, trace_id, span_id, flags = traceparent.split("-")
+    return trace.SpanContext(int(trace_id, 16), int(span_id, 16), True, trace.TraceFlags(int(flags, 16)))
+
+
 class Tracing:
     """An observer that makes spans `umavez {operation}`, with the provider that is set when they begin.
 
     A call that runs nothing makes no span: the caller's own, if it records, is told the outcome unless it has one, and
-    counts replays. A replay of what this process made lately is linked to the span that made it. Keys are told by the
-    first digits of their digest.
+    counts replays. A replay is linked to the span that made its answer: in this process, or in another that traced its
+    calls, too. Keys are told by the first digits of their digest.
     """
 
     def __init__(self, tracer_provider: trace.TracerProvider | None = None) -> None:
@@ -89,11 +96,20 @@ class Tracing:
             span.set_attributes(told)
         if event.kind == "replayed":
             span.set_attribute("umavez.replays", known.get("umavez.replays", 0) + 1)
-            self._link(span, event.key, told)
+            self._link(span, event, told)
 
-    def _link(self, span: trace.Span, key: Key, told: dict[str, Any]) -> None:
+    def traceparent(self) -> str | None:
+        """The current span, as a claim keeps where it came from; None where there is none."""
+        found = trace.get_current_span().get_span_context()
+        if not found.is_valid:
+            return None
+        return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+
+    def _link(self, span: trace.Span, event: Event, told: dict[str, Any]) -> None:
         with self._lock:
-            made = self._made.get(key.digest)
+            made = self._made.get(event.key.digest)
+        if made is None and event.origin is not None:
+            made = _context_of(event.origin.trace)
         if made is not None:
             span.add_link(made, told)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote
@@ -10,8 +11,10 @@ from urllib.parse import unquote
 from umavez.clock import SYSTEM, Clock
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record, Settled, Status
+from umavez.core.record import Draft, Instant, Millis, Query, Record, Settled, Status
 from umavez.core.telling.events import EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import Tally
+from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError
 
 # What the author of a store needs stands here, in one place.
@@ -61,6 +64,7 @@ class Store(Protocol):
         `draft.fresh`) and the fence (unless `draft.claims`) are carried over from the record replaced; a claim
         gets a fence above every fence this store ever gave. A swap sent twice is done once: the second answer
         is Stale with a current record that bears `draft.stamp`. A Chronicle keeps `draft.event` with the record.
+        A Provenance keeps `draft.origin`, where there is one, and shows what it kept to a draft that has one.
         """
         ...
 
@@ -165,6 +169,61 @@ class AsyncChronicle(Protocol):
 
     async def processes(self, limit: int = 100) -> list[Process]:
         """See Chronicle.processes."""
+        ...
+
+
+@runtime_checkable
+class Provenance(Protocol):
+    """What a store can do that keeps where claims came from, each written by the swap of its claim."""
+
+    def origin(self, key: Key) -> Origin | None:
+        """Where the last claim of `key` came from that brought an origin; None where none did, or nothing stands."""
+        ...
+
+
+@runtime_checkable
+class AsyncProvenance(Protocol):
+    """A Provenance whose verb is awaited."""
+
+    async def origin(self, key: Key) -> Origin | None:
+        """See Provenance.origin."""
+        ...
+
+
+@runtime_checkable
+class Tallies(Protocol):
+    """What a store can do that keeps how often what happened, minute by minute. Never asked by a call."""
+
+    def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in spans of this length in the place of what it had said of them.
+
+        So a tally that is sent twice counts once; those of others stay. The span is MINUTE or HOUR. What is older than
+        KEPT goes, some of it each time. Returns the store's time, even where the tables are missing.
+        """
+        ...
+
+    def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted in the spans that began at most `newer_than` ago, one tally for each name.
+
+        In the order of (at, operation, kind); of more than `limit` the earliest.
+        """
+        ...
+
+
+@runtime_checkable
+class AsyncTallies(Protocol):
+    """Tallies whose verbs are awaited."""
+
+    async def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """See Tallies.tally."""
+        ...
+
+    async def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """See Tallies.tallied."""
         ...
 
 

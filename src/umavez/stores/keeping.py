@@ -1,7 +1,7 @@
-"""Keeping: whether a store's tables of events are there. Until they are, swaps are made without their events.
+"""Keeping: whether a store can keep events and origins. Until it can, swaps are made without them.
 
-Events came after the records, in tables of their own: a process may be newer than the tables it works on, and what it
-has to write about an outcome must not wait for somebody to migrate.
+They came after the records, in tables and a column of their own: a process may be newer than the tables it works on,
+and what it has to write about an outcome must not wait for somebody to migrate.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import time
 
 from umavez.core.flow import Swap
+from umavez.core.record import Draft
 
 LOG = logging.getLogger("umavez")
 AGAIN = 60.0
@@ -21,7 +22,8 @@ FORGOTTEN = 30 * 86_400_000
 class Keeping:
     """What one store knows of its tables of events; shared with the stores that are joined to transactions."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "The tables of events are") -> None:
+        self._what = what
         self._there = False
         self._asked_at: float | None = None
 
@@ -35,11 +37,16 @@ class Keeping:
     def learn(self, *, there: bool) -> bool:
         """Remember the answer, and give it back; that they are missing is said once."""
         if not there and self._asked_at is None:
-            LOG.warning("The tables of events are missing or not ours to write, so none are kept: run umavez migrate.")
+            LOG.warning("%s missing, old or not ours to write; nothing is kept there: run umavez migrate.", self._what)
         self._there, self._asked_at = there, time.monotonic()
         return there
 
 
+def telling(draft: Draft) -> bool:
+    """Whether `draft` has more to keep than its record: an event, or where its claim came from."""
+    return draft.event is not None or draft.origin is not None
+
+
 def bare(swap: Swap) -> Swap:
-    """The swap without its event."""
-    return Swap(swap.expected, swap.draft._replace(event=None))
+    """The swap without its event and its origin."""
+    return Swap(swap.expected, swap.draft._replace(event=None, origin=None))

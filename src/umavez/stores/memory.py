@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from umavez.clock import SYSTEM, Clock
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record, recorded
+from umavez.core.record import Draft, Instant, Millis, Query, Record, recorded
 from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, REMARKS, EventDraft, PastEvent, Process, holder_of
+from umavez.core.telling.minutes import KEPT, Tally, summed
+from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError
 from umavez.stores import AsyncStore, Store
 from umavez.stores.awaited import Awaited
@@ -42,6 +45,7 @@ class MemoryStore:
         self._fence = 0
         self._events: dict[bytes, deque[PastEvent]] = {}
         self._processes: dict[str, Process] = {}
+        self._minutes: dict[tuple[Millis, str, Instant, str, str], Tally] = {}
 
     def read(self, key: Key) -> Seen:
         """What stands under `key`."""
@@ -65,6 +69,8 @@ class MemoryStore:
                 else:
                     fence = current.fence
                 created_at = now if draft.fresh else current.created_at
+            if current is not None and current.origin is not None and draft.origin is None:
+                draft = draft._replace(origin=current.origin)
             records[digest] = recorded(draft, fence, created_at, now)
             if draft.event is not None:
                 kind, *words = draft.event
@@ -100,8 +106,32 @@ class MemoryStore:
             if key.digest in self._records and kept < MOST_REMARKS:
                 self._keep(key.digest, PastEvent(self._clock.now(), event.kind, attempt, fence, holder, *event[1:]))
 
+    def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin."""
+        record = self._records.get(key.digest)
+        return None if record is None else Origin.of(record.origin)
+
     def _keep(self, digest: bytes, past: PastEvent) -> None:
         self._events.setdefault(digest, deque(maxlen=MOST_EVENTS)).append(past)
+
+    def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        now = self._clock.now()
+        with self._lock:
+            self._minutes.update({(span, process, *tally[:3]): tally for tally in tallies})
+            for name in [name for name in self._minutes if name[0] == span and name[2] < now - KEPT[span]]:
+                del self._minutes[name]
+        return now
+
+    def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        edge = self._clock.now() - newer_than
+        with self._lock:
+            kept = list(self._minutes.items())
+        wanted = [tally for name, tally in kept if name[0] == span and tally.at >= edge]
+        return summed(tally for tally in wanted if operation in (None, tally.operation))[:limit]
 
     def announce(self, process: Process) -> None:
         """There is but one: this."""
@@ -135,9 +165,23 @@ class AsyncMemoryStore(Awaited):
         """See Chronicle.history."""
         return self._memory.history(key)
 
+    async def origin(self, key: Key) -> Origin | None:
+        """See Provenance.origin."""
+        return self._memory.origin(key)
+
     async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
         """See Chronicle.remark."""
         self._memory.remark(key, event, attempt, fence, holder)
+
+    async def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """See Tallies.tally."""
+        return self._memory.tally(process, span, tallies)
+
+    async def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """See Tallies.tallied."""
+        return self._memory.tallied(span, newer_than, operation, limit)
 
     async def announce(self, process: Process) -> None:
         """See Chronicle.announce."""

@@ -82,8 +82,14 @@ def record_of(key: Key, row: Sequence[Any]) -> Record:
             error,
             progress,
             evidence,
+            None,  # origin
         ),
     )
+
+
+def telling_record_of(key: Key, row: Sequence[Any]) -> Record:
+    """The record in `row`, whose columns are those of READ and the origin."""
+    return record_of(key, row[:-1])._replace(origin=row[-1])
 
 
 class Marks(NamedTuple):

@@ -27,9 +27,11 @@ from umavez.core.protocol import Claim, Granted, Intent, Replay, Verdict
 from umavez.core.record import Draft, Query, Record, Settled
 from umavez.core.resolution import Resolution, resolve
 from umavez.core.telling.events import EventDraft, PastEvent
+from umavez.core.telling.minutes import Tally
+from umavez.core.telling.origin import Origin
 from umavez.engine.declaration import Plan
 from umavez.engine.observing import Observers
-from umavez.stores import AsyncStore, Chronicle, Store
+from umavez.stores import AsyncStore, Chronicle, Provenance, Store, Tallies
 from umavez.testing.clock import ManualClock
 
 T = TypeVar("T")
@@ -165,6 +167,31 @@ class AnyBench(ABC):
     def history(self, key: Key) -> list[PastEvent]:
         """The store's `history`."""
         return self.drive(done(self.store.history(key)))
+
+    @property
+    def keeps_origins(self) -> bool:
+        """Whether the store is a Provenance, and the laws of origins are its laws."""
+        return isinstance(self.store, Provenance)
+
+    def origin(self, key: Key) -> Origin | None:
+        """The store's `origin`."""
+        kept: Origin | None = self.drive(done(self.store.origin(key)))
+        return kept
+
+    @property
+    def keeps_minutes(self) -> bool:
+        """Whether the store is one of Tallies, and the laws of minutes are its laws."""
+        return isinstance(self.store, Tallies)
+
+    def tally(self, process: str, span: int, *tallies: Tally) -> int:
+        """The store's `tally`, of a process in this bench's scope."""
+        now: int = self.drive(done(self.store.tally(f"{self.scope}{process}", span, tallies)))
+        return now
+
+    def tallied(self, span: int, newer_than: int, limit: int = 100) -> list[Tally]:
+        """The store's `tallied`, of the operation that is called as this bench's scope."""
+        kept: list[Tally] = self.drive(done(self.store.tallied(span, newer_than, self.scope, limit)))
+        return kept
 
     def remark(self, key: Key, event: EventDraft) -> None:
         """The store's `remark`, of attempt 7 under fence 8 by somebody late."""

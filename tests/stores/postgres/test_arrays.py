@@ -55,7 +55,7 @@ def test_texts_arrive_as_they_were(texts: list[str | None], store: Any) -> None:
             record = store.read(draft.key).current
             given = (draft.stamp, draft.fingerprint, draft.process_instance, draft.activity, draft.settled)
             assert (record.stamp, *record[9:13]) == given
-            assert record[13:] == (draft.error, draft.progress, draft.evidence)
+            assert record[13:16] == (draft.error, draft.progress, draft.evidence)
 
 
 def test_keys_of_different_scopes_and_lengths_stand_beside_each_other(store: Any) -> None:

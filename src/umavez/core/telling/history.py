@@ -49,7 +49,8 @@ _DECISIONS = frozenset({"resolved", "overridden", "released", "taken away", "can
 class Moment(NamedTuple):
     """One thing that happened. `what` is a word of the page's language; names and reasons are strangers' text.
 
-    `seen` is when its process was last heard of, where that tells whether it is gone.
+    `seen` is when its process was last heard of, where that tells whether it is gone. `message` is the id of a message
+    that it is about.
     """
 
     at: Instant
@@ -60,6 +61,7 @@ class Moment(NamedTuple):
     fence: int = 0
     trace: str = ""
     seen: Instant | None = None
+    message: str = ""
 
 
 class Step(NamedTuple):
@@ -113,12 +115,12 @@ class _Telling:
 
     def _untouched(self) -> bool:
         """Whether whoever wrote the record last is who began it."""
-        return self._record.attempt == 1 and not self._record.evidence
+        return self._record.attempt == 1 and not _entries_of_people(self._record)
 
     def evidence(self) -> Iterator[Moment]:
         """What was seen and decided, but for what an event tells, which gets its reason."""
         left = list(enumerate(self._events))
-        for entry in reversed(entries(self._record)):
+        for entry in reversed(_entries_of_people(self._record)):
             kinds = _ENTRIES.get(str(entry.get("what")), ())
             index = next((index for index, event in reversed(left) if event.kind in kinds), None)
             if index is None:
@@ -211,6 +213,12 @@ def entries(record: Record) -> list[dict[str, Any]]:
         kept = [record.evidence]
     found = kept if isinstance(kept, list) else [kept]
     return [entry if _is_entry(entry) else {"at": None, "reason": str(entry)} for entry in found]
+
+
+def _entries_of_people(record: Record) -> list[dict[str, Any]]:
+    """The entries about something that happened: not the first, where it only says how many decide."""
+    found = entries(record)
+    return found[1:] if record.takes_two else found
 
 
 def _is_entry(entry: Any) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.record import Draft
-from umavez.stores.mariadb.events import telling, told
+from umavez.stores.mariadb.events import originating, telling, told
 from umavez.stores.mariadb.statements import FENCE, TABLE, Reply, Rows, Statement, Texts
-from umavez.stores.rows import KEY, READ, WRITE, key_of, record_of, values_of
+from umavez.stores.rows import KEY, READ, WRITE, key_of, record_of, telling_record_of, values_of
 
 DRAFT = (
     "stamp, status, attempt, lease, keep, fingerprint, process_instance_id, activity_id,"
@@ -36,6 +36,8 @@ class Batch:
         self._new = [swap.draft for swap in ordered if swap.expected is None]
         self._changed = [swap for swap in ordered if swap.expected is not None]
         self._now = texts.now
+        self._shown = any(draft.origin is not None for draft in self._new)
+        """Whether origins are written and shown: plain claims are sent and answered as if there were none."""
 
     def statement(self) -> Statement:
         """One transaction: lock and change what is to be changed, show what stands, insert the rest."""
@@ -62,6 +64,9 @@ class Batch:
         self._add_updates(text, values)
         if eventful:
             _add(text, values, told(eventful))
+        originated = [swap for swap in self._changed if swap.draft.origin is not None]
+        if originated:
+            _add(text, values, originating(originated))
 
     def _add_updates(self, text: list[str], values: list[Any]) -> None:
         rows = ", ".join([ROW] * len(self._changed))
@@ -91,20 +96,24 @@ class Batch:
 
     def _add_claims(self, text: list[str], values: list[Any]) -> None:
         digests = [draft.key.digest.hex() for draft in self._new]
-        text.append(f" SELECT digest, {READ} FROM {TABLE} WHERE digest IN ({_marks(digests)});")
+        more = ", origin" if self._shown else ""
+        text.append(f" SELECT digest, {READ}{more} FROM {TABLE} WHERE digest IN ({_marks(digests)});")
         values += digests
-        rows = [ROW] * len(self._new)
+        rows = [f"{ROW[:-1]}, %s)" if more else ROW] * len(self._new)
         # Rows that stand are left out before the insert, so that a replay neither writes nor uses up a fence.
         text.append(
-            f" IF FOUND_ROWS() < {len(rows)} THEN INSERT INTO {TABLE} ({KEY}, fence, created_at, updated_at, {WRITE})"
-            f" WITH v ({KEY}, {DRAFT}) AS (VALUES {', '.join(rows)})"
-            f" SELECT {KEY}, {FENCE}, @umavez_now, @umavez_now, {PUT} FROM v"
+            f" IF FOUND_ROWS() < {len(rows)} THEN"
+            f" INSERT INTO {TABLE} ({KEY}, fence, created_at, updated_at, {WRITE}{more})"
+            f" WITH v ({KEY}, {DRAFT}{more}) AS (VALUES {', '.join(rows)})"
+            f" SELECT {KEY}, {FENCE}, @umavez_now, @umavez_now, {PUT}{more} FROM v"
             f" WHERE NOT EXISTS (SELECT 1 FROM {TABLE} t WHERE t.digest = v.digest)"
             f" ON DUPLICATE KEY UPDATE stamp = {TABLE}.stamp RETURNING digest, stamp, fence; END IF;"
         )
         for draft in self._new:
             digest, *names = key_of(draft.key)
             values += (digest.hex(), *names, *values_of(draft, draft.lease, draft.keep))
+            if more:
+                values.append(draft.origin)
 
     def answers(self, results: Sequence[Rows]) -> list[Reply | None]:
         """One answer for each swap, in the order given; None where a look at the row must follow."""
@@ -116,7 +125,7 @@ class Batch:
             taken = rest.pop(0) if any(swap.draft.claims for swap in self._changed) else ()
             answers.update(_changes(self._changed, locked, taken, now))
         if self._new:
-            answers.update(_claims(self._new, rest[0], rest[1] if len(rest) > 1 else (), now))
+            answers.update(_claims(self._new, rest[0], rest[1] if len(rest) > 1 else (), now, self._shown))
         return [answers[swap.draft.key.digest] for swap in self._swaps]
 
 
@@ -134,7 +143,10 @@ def _changes(changed: Iterable[Swap], locked: Rows, taken: Rows, now: int) -> It
             yield digest, Swapped(fences[digest] if swap.draft.claims else row[2], now)
 
 
-def _claims(new: Iterable[Draft], standing: Rows, inserted: Rows, now: int) -> Iterable[tuple[bytes, Reply | None]]:
+def _claims(
+    new: Iterable[Draft], standing: Rows, inserted: Rows, now: int, shown: bool
+) -> Iterable[tuple[bytes, Reply | None]]:
+    read = telling_record_of if shown else record_of
     stood = {row[0]: row[1:] for row in standing}
     written = {row[0]: row for row in inserted}
     for draft in new:
@@ -143,7 +155,7 @@ def _claims(new: Iterable[Draft], standing: Rows, inserted: Rows, now: int) -> I
         if row is not None and row[1] == draft.stamp:
             yield digest, Swapped(row[2], now)
         elif digest in stood:
-            yield digest, Stale(record_of(draft.key, stood[digest]), now)
+            yield digest, Stale(read(draft.key, stood[digest]), now)
         else:
             yield digest, None
 

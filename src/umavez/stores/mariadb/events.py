@@ -13,10 +13,14 @@ from umavez.stores.mariadb.statements import TABLE, Rows, Statement, Texts
 from umavez.stores.texts import statement
 
 KEEPS = Statement(
-    "SELECT count(*) = 2 FROM information_schema.tables WHERE table_schema = database()"
+    "SELECT count(*) = 2 AND EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = database()"
+    f" AND table_name = '{TABLE}' AND column_name = 'origin')"
+    " FROM information_schema.tables WHERE table_schema = database()"
     " AND table_name IN ('umavez_events', 'umavez_holders')"
 )
-"""Whether events can be kept here: the tables may not be there yet."""
+"""Whether events and origins can be kept here: what holds them may not be there yet."""
+
+ORIGIN = f"SELECT origin FROM {TABLE} WHERE digest = X%s"
 
 FORGET = statement("mariadb", "event").partition("; ")[2]
 ROW = "(X%s, %s, %s, %s, %s, %s, %s, %s)"
@@ -64,6 +68,21 @@ def looking(key: Key) -> Statement:
 def found(rows: Rows) -> list[PastEvent]:
     """The answer to `looking`, oldest first."""
     return [PastEvent(*row) for row in reversed(rows)]
+
+
+def originating(swaps: Sequence[Swap]) -> Statement:
+    """Keep where the claims of a batch came from, once its changes are made; the rows are locked by then."""
+    marks = ", ".join(["(X%s, %s, %s)"] * len(swaps))
+    text = (
+        f" UPDATE (WITH v (digest, stamp, origin) AS (VALUES {marks}) SELECT * FROM v) v"
+        f" STRAIGHT_JOIN {TABLE} t ON t.digest = v.digest AND t.stamp = v.stamp SET t.origin = v.origin;"
+    )
+    return Statement(text, [word for _, draft in swaps for word in (draft.key.digest.hex(), draft.stamp, draft.origin)])
+
+
+def looking_for_origin(key: Key) -> Statement:
+    """Where the last claim of `key` came from that said so."""
+    return Statement(ORIGIN, (key.digest.hex(),))
 
 
 def remarking(texts: Texts, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> Statement:

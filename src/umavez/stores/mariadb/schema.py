@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from umavez.errors import SchemaOutdated
+from umavez.errors import SchemaOutdated, StoreUnavailable
 from umavez.stores.mariadb.statements import Rows, Statement
 
 NEWEST = 2
+STEP_BACK = 0.3
+"""Seconds for which a migration leaves a table to its callers, after it has waited for the table's lock in vain."""
+PATIENCE = 60.0
+"""Seconds in which the table must have been free for a moment."""
 BEGIN = Statement("START TRANSACTION")
 COMMIT = Statement("COMMIT")
 VERSION = Statement("SELECT value FROM umavez_meta WHERE name = 'schema'")
@@ -16,10 +20,13 @@ PRESENT = Statement(
     "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = 'umavez_meta'"
 )
 WHOLE = Statement(
-    "SELECT count(*) = 5 FROM information_schema.tables WHERE table_schema = database()"
-    " AND table_name IN ('umavez_meta', 'idempotency_records', 'umavez_fence', 'umavez_events', 'umavez_holders')"
+    "SELECT count(*) = 6 FROM information_schema.tables WHERE table_schema = database()"
+    " AND table_name IN ('umavez_meta', 'idempotency_records', 'umavez_fence', 'umavez_events', 'umavez_holders',"
+    " 'umavez_minutes')"
     " AND EXISTS (SELECT 1 FROM information_schema.statistics WHERE table_schema = database()"
     " AND table_name = 'idempotency_records' AND index_name = 'idx_status')"
+    " AND EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = database()"
+    " AND table_name = 'idempotency_records' AND column_name = 'origin')"
 )
 """Whether what the version speaks of is there: somebody may have dropped it, or an index came later."""
 
@@ -44,6 +51,14 @@ def schema(*, galera: bool) -> list[Statement]:
     if not galera:
         return SCHEMA
     return [statement._replace(text=statement.text.replace(_CACHE, "NOCACHE")) for statement in SCHEMA]
+
+
+def held_up() -> StoreUnavailable:
+    """Somebody else's transaction does not end."""
+    return StoreUnavailable(
+        f"The tables are not upgraded yet: one was held by other transactions for {PATIENCE:g} s;"
+        " end the one that stays open (see SHOW PROCESSLIST) and run umavez migrate again. Callers go on meanwhile."
+    )
 
 
 def checked(results: list[Rows]) -> int:

@@ -14,7 +14,7 @@ from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Record
 from umavez.core.telling.events import holder_of
-from umavez.stores.rows import Marks, conditions, key_of, order, record_of, values_of
+from umavez.stores.rows import Marks, conditions, key_of, order, record_of, telling_record_of, values_of
 from umavez.stores.texts import statement
 
 TABLE = "idempotency_records"
@@ -25,6 +25,7 @@ CLOCK = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 + 
 
 FIND = statement("mariadb", "find")
 EVENT = statement("mariadb", "event")
+ORIGINATED = f"UPDATE {TABLE} SET origin = %s WHERE digest = X%s;"
 _DONE = "IF ROW_COUNT() = 1 THEN"
 
 Rows = Sequence[Sequence[Any]]
@@ -49,14 +50,21 @@ class Texts:
         kind = "joined_" if joined else ""
         self.insert = self._text("insert")
         self.claim = self._text(f"{kind}claim")
+        self.insert_telling = self._text("insert_telling")
+        self.claim_telling = self._text(f"{kind}claim_telling")
         self.change = self._text(f"{kind}change")
         self.take = self._text(f"{kind}take")
         self.read = self._text("read")
         self.expired = self._text("expired")
         self.remark = self._text("remark")
         self.announce = self._text("announce")
-        self.change_telling, self.take_telling = (
-            text.replace(_DONE, f"{_DONE} {EVENT}") for text in (self.change, self.take)
+        self.tallied = self._text("tallied")
+        self.forget_minutes = self._text("forget_minutes")
+        plain = self.change, self.take
+        self.change_telling, self.take_telling = (text.replace(_DONE, f"{_DONE} {EVENT}") for text in plain)
+        self.change_from, self.take_from = (text.replace(_DONE, f"{_DONE} {ORIGINATED}") for text in plain)
+        self.change_telling_from, self.take_telling_from = (
+            text.replace(_DONE, f"{_DONE} {EVENT} {ORIGINATED}") for text in plain
         )
 
     def _text(self, name: str) -> str:
@@ -76,21 +84,29 @@ def texts_at(offset: int, *, joined: bool = False) -> Texts:
 def claiming(texts: Texts, draft: Draft, *, blind: bool) -> Statement:
     """Put `draft` where nothing stands. `blind` inserts without looking first."""
     digest, *names = key_of(draft.key)
-    row = (digest.hex(), *names, *values_of(draft, draft.lease, draft.keep))
+    row: tuple[Any, ...] = (digest.hex(), *names, *values_of(draft, draft.lease, draft.keep))
+    insert, claim = texts.insert, texts.claim
+    if draft.origin is not None:
+        row, insert, claim = (*row, draft.origin), texts.insert_telling, texts.claim_telling
     if blind:
-        return Statement(texts.insert, row)
-    return Statement(texts.claim, (digest.hex(), digest.hex(), *row))
+        return Statement(insert, row)
+    return Statement(claim, (digest.hex(), digest.hex(), *row))
 
 
 def changing(texts: Texts, expected: str, draft: Draft) -> Statement:
-    """Put `draft` where `expected` stands, and its event beside it; the latter needs a transaction around it."""
+    """Put `draft` where `expected` stands, its event and origin with it; the latter need a transaction around it."""
     digest = draft.key.digest.hex()
     values = (draft.fresh, *values_of(draft, draft.lease, draft.keep), digest, expected)
+    whence = () if draft.origin is None else (draft.origin, digest)
     if draft.event is None:
-        return Statement(texts.take if draft.claims else texts.change, (*values, digest))
+        change, take = (texts.change_from, texts.take_from) if whence else (texts.change, texts.take)
+        return Statement(take if draft.claims else change, (*values, *whence, digest))
     kind, detail, trace = draft.event
-    told = (digest, kind, draft.attempt, holder_of(draft.stamp), detail, trace, digest, digest)
-    return Statement(texts.take_telling if draft.claims else texts.change_telling, (*values, *told, digest))
+    told = (digest, kind, draft.attempt, holder_of(draft.stamp), detail, trace, digest, digest, *whence)
+    change, take = texts.change_telling, texts.take_telling
+    if whence:
+        change, take = texts.change_telling_from, texts.take_telling_from
+    return Statement(take if draft.claims else change, (*values, *told, digest))
 
 
 def swapping(texts: Texts, swap: Swap, *, again: bool = False) -> Statement:
@@ -109,7 +125,7 @@ def answer(swap: Swap, rows: Rows) -> Reply | None:
         return Swapped(int(row[0]), int(now))
     if done and row[0] == swap.draft.stamp:
         return Swapped(row[1], now)
-    current = _record(swap.draft.key, row)
+    current = _record(swap.draft.key, row, told=swap.expected is None and swap.draft.origin is not None)
     if current is not None and current.stamp == swap.expected:
         return None
     return Stale(current, now)
@@ -126,8 +142,11 @@ def seen(key: Key, rows: Rows) -> Seen:
     return Seen(_record(key, row), now)
 
 
-def _record(key: Key, row: Sequence[Any]) -> Record | None:
-    return None if row[0] is None else record_of(key, row)
+def _record(key: Key, row: Sequence[Any], *, told: bool = False) -> Record | None:
+    """The record in `row`; `told`: with its origin behind it."""
+    if row[0] is None:
+        return None
+    return telling_record_of(key, row) if told else record_of(key, row)
 
 
 def finding(query: Query, now: int) -> Statement:

@@ -16,9 +16,10 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Settled
 from umavez.core.telling.events import EventDraft
 from umavez.stores import rows
+from umavez.stores.keeping import telling
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres.errors import failed
-from umavez.stores.postgres.values import Row, reply_of
+from umavez.stores.postgres.values import NO_EVENT, Row, reply_of
 
 _HEADER = Struct(">iiIii").pack
 _LENGTH = Struct(">i").pack
@@ -54,13 +55,13 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
         _texts(columns.error),
         _texts(columns.progress),
         _texts(columns.evidence),
-        *_events(columns.event),
+        *_told(columns.event, columns.origin),
     ]
 
 
 def batching(swaps: Sequence[Swap]) -> str:
-    """The statement for these swaps: BATCH, unless one of them leaves an event."""
-    return sql.BATCH if all(swap.draft.event is None for swap in swaps) else sql.BATCH_TELLING
+    """The statement for these swaps: BATCH, unless one of them leaves an event or brings an origin."""
+    return sql.BATCH_TELLING if any(telling(swap.draft) for swap in swaps) else sql.BATCH
 
 
 def packed(swaps: Sequence[Swap], offset: int) -> Row:
@@ -104,14 +105,12 @@ def _outcomes(settled: Sequence[Settled | None]) -> Sequence[bytes | None]:
     return _booleans(kept), _texts([None if one is None else one.body for one in settled])
 
 
-def _events(events: Sequence[EventDraft | None]) -> Sequence[bytes | None]:
+def _told(events: Sequence[EventDraft | None], origins: Sequence[str | None]) -> Sequence[bytes | None]:
     """The columns that only BATCH_TELLING has."""
-    if events.count(None) == len(events):
+    if events.count(None) == origins.count(None) == len(events):
         return ()
-    return [_texts(column) for column in zip(*(event or _NO_EVENT for event in events), strict=True)]
-
-
-_NO_EVENT = (None, None, None)
+    columns = zip(*(event or NO_EVENT for event in events), strict=True)
+    return [*(_texts(column) for column in columns), _texts(origins)]
 
 
 # An array that is absent altogether is a column of NULLs: unnest() fills it up, and it costs nobody anything.

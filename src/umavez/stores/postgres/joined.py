@@ -13,7 +13,7 @@ from umavez.core.flow import Swap
 from umavez.errors import ConfigurationError
 from umavez.sql.joining import warn_of_parting
 from umavez.stores.postgres import statements as sql
-from umavez.stores.postgres.values import Row, inserting, updating
+from umavez.stores.postgres.values import NO_EVENT, Row, inserting, updating
 
 WAIT = 10.0
 """Seconds that a claim waits for a rival's open transaction."""
@@ -27,11 +27,14 @@ def refuse(what: str) -> NoReturn:
 def swapping(swap: Swap, offset: int) -> tuple[str, Row]:
     """The statement of a swap in the caller's transaction, and its parameters."""
     lock = int.from_bytes(swap.draft.key.digest[:8], "big", signed=True)
+    draft = swap.draft
     if swap.expected is None:
-        return sql.JOINED_INSERT, (*inserting(swap, offset), lock)
-    if swap.draft.event is None:
+        if draft.origin is None:
+            return sql.JOINED_INSERT, (*inserting(swap, offset), lock)
+        return sql.JOINED_INSERT_TELLING, (*inserting(swap, offset), lock, draft.origin)
+    if draft.event is None and draft.origin is None:
         return sql.JOINED_UPDATE, (*updating(swap, offset), lock)
-    return sql.JOINED_UPDATE_TELLING, (*updating(swap, offset), lock, *swap.draft.event)
+    return sql.JOINED_UPDATE_TELLING, (*updating(swap, offset), lock, *(draft.event or NO_EVENT), draft.origin)
 
 
 def pauses(wait: float) -> Iterator[float]:

@@ -28,6 +28,8 @@ TIME = statement("postgres", "time")
 FOUND = statement("postgres", "found")
 SWEEP = statement("postgres", "sweep")
 
+INSERT_TELLING = statement("postgres", "insert_telling")
+JOINED_INSERT_TELLING = statement("postgres", "joined_insert_telling")
 UPDATE_TELLING = statement("postgres", "update_telling")
 JOINED_UPDATE_TELLING = statement("postgres", "joined_update_telling")
 BATCH_TELLING = statement("postgres", "batch_telling")
@@ -36,8 +38,12 @@ HISTORY = statement("postgres", "history")
 REMARK = statement("postgres", "remark")
 ANNOUNCE = statement("postgres", "announce")
 PROCESSES = statement("postgres", "processes")
+ORIGIN = statement("postgres", "origin")
+TALLY = statement("postgres", "tally")
+TALLIED = statement("postgres", "tallied")
+MINDS = statement("postgres", "minds")
 KEEPS = statement("postgres", "keeps")
-"""Events: a swap that leaves one says so in a statement of its own, so that the others cost what they did before."""
+"""Events and origins: a swap that has one says so in a statement of its own, so that the others cost what they did."""
 
 MARKS = rows.Marks("%s", "to_timestamp(%s::bigint / 1000.0)", "%s::bytea")
 """The placeholders of `find`; a column's time is made out of milliseconds."""
@@ -52,6 +58,9 @@ META = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'umavez_meta' AND pg
 WHOLE = (
     "SELECT to_regclass('idempotency_records') IS NOT NULL AND to_regclass('umavez_fence') IS NOT NULL"
     " AND to_regclass('umavez_events') IS NOT NULL AND to_regclass('umavez_holders') IS NOT NULL"
+    " AND to_regclass('umavez_minutes') IS NOT NULL"
+    " AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('idempotency_records') AND attname = 'origin'"
+    " AND NOT attisdropped)"
 )
 """Whether what the version speaks of is there: somebody may have dropped it."""
 INSTALLED = "SELECT value FROM umavez_meta WHERE name = 'schema'"

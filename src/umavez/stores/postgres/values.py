@@ -72,6 +72,9 @@ _ENCODING: dict[type, Callable[[Any], bytes | None]] = {
 }
 
 
+PLAIN = 18
+"""Columns of an answer to a swap that brings no origin."""
+
 BINARY = [1] * 32
 """The format of so many parameters."""
 
@@ -111,11 +114,17 @@ def _kind(value: Any) -> type:
 
 def swapping(swap: Swap, offset: int) -> tuple[str, Row]:
     """The statement of a single swap, and its parameters."""
+    draft = swap.draft
     if swap.expected is None:
-        return sql.INSERT, inserting(swap, offset)
-    if swap.draft.event is None:
+        if draft.origin is None:
+            return sql.INSERT, inserting(swap, offset)
+        return sql.INSERT_TELLING, (*inserting(swap, offset), draft.origin)
+    if draft.event is None and draft.origin is None:
         return sql.UPDATE, updating(swap, offset)
-    return sql.UPDATE_TELLING, (*updating(swap, offset), *swap.draft.event)
+    return sql.UPDATE_TELLING, (*updating(swap, offset), *(draft.event or NO_EVENT), draft.origin)
+
+
+NO_EVENT = (None, None, None)
 
 
 def inserting(swap: Swap, offset: int) -> Row:
@@ -142,4 +151,8 @@ def reply_of(key: Key, row: Sequence[Any]) -> Swapped | Stale:
     now, fence = row[0], row[1]
     if fence is not None:
         return _new(Swapped, (fence, now))
-    return _new(Stale, (None if row[2] is None else rows.record_of(key, row[2:]), now))
+    if row[2] is None:
+        return _new(Stale, (None, now))
+    # Who brings an origin is shown one: a column more.
+    read = rows.record_of if len(row) == PLAIN else rows.telling_record_of
+    return _new(Stale, (read(key, row[2:]), now))

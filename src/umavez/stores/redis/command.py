@@ -16,7 +16,7 @@ from hiredis import pack_command
 from umavez.clock import Clock
 from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Status
-from umavez.core.telling.events import CHECKPOINT, MOST_EVENTS, holder_of
+from umavez.core.telling.events import MOST_EVENTS, holder_of
 from umavez.stores.redis.events import rest_of as event_rest
 from umavez.stores.redis.index import place_of
 from umavez.stores.redis.value import quoted, rest_of
@@ -64,7 +64,7 @@ _MOST_EVENTS = word(b"%d" % MOST_EVENTS)
 class Swaps:
     """Packs the calls of `swap.lua`, whose head names the words, for one prefix and clock."""
 
-    __slots__ = ("_clock", "_eventful", "_lasting", "_looking", "_sweepable")
+    __slots__ = ("_clock", "_eventful", "_lasting", "_looking", "_originated", "_sweepable")
 
     def __init__(self, prefix: str, clock: Clock) -> None:
         self._clock = clock
@@ -75,6 +75,7 @@ class Swaps:
         self._lasting = b"*12\r\n" + script + key
         self._sweepable = b"*14\r\n" + script + key
         self._eventful = b"*16\r\n" + script + key
+        self._originated = b"*17\r\n" + script + key
 
     def looking(self, key: Key) -> bytes:
         """The command that answers what stands under `key`: it expects what no stamp can be."""
@@ -82,15 +83,19 @@ class Swaps:
 
     def swapping(self, expected: str | None, draft: Draft, stamp: bytes) -> bytes:
         """The command that puts `draft`, whose quoted stamp is `stamp`, where `expected` stands."""
-        if draft.event is not None:
+        if draft.event is not None or draft.origin is not None:
             return self._telling(expected, draft, stamp)
         return self._plain(expected, draft, stamp, self._lasting if draft.keep is None else self._sweepable)
 
     def _telling(self, expected: str | None, draft: Draft, stamp: bytes) -> bytes:
-        """The same with two words more, behind those that a draft without `keep` leaves out."""
-        event = word(event_rest(draft.event or CHECKPOINT, draft.attempt, holder_of(draft.stamp)))
-        left_out = _NOTHING + _NOTHING if draft.keep is None else b""
-        return self._plain(expected, draft, stamp, self._eventful) + left_out + event + _MOST_EVENTS
+        """The same with two or three words more, behind those that a draft without `keep` leaves out."""
+        event = _NOTHING
+        if draft.event is not None:
+            event = word(event_rest(draft.event, draft.attempt, holder_of(draft.stamp)))
+        more = (_NOTHING + _NOTHING if draft.keep is None else b"") + event + _MOST_EVENTS
+        if draft.origin is None:
+            return self._plain(expected, draft, stamp, self._eventful) + more
+        return self._plain(expected, draft, stamp, self._originated) + more + word(draft.origin.encode())
 
     def _plain(self, expected: str | None, draft: Draft, stamp: bytes, head: bytes) -> bytes:
         rest, instance, offset = rest_of(draft), draft.process_instance, self._clock.offset

@@ -6,7 +6,7 @@ how they carry the two.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 from hiredis import ReplyError
@@ -14,10 +14,13 @@ from hiredis import ReplyError
 from umavez.clock import Clock
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import Tally, summed
+from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
 from umavez.stores.keeping import FORGOTTEN
+from umavez.stores.redis import events
 from umavez.stores.redis.command import ANNOUNCE, FIND, REMARK, SWAP, SWEEP, Script, Swaps, packed
 from umavez.stores.redis.events import event_of, head_of, processes_of, rest_of
 from umavez.stores.redis.index import SWEEPABLE, Walk, walks_for
@@ -86,8 +89,11 @@ class Dialogues:
             if echo != stamp:
                 raise ForeignReply
             return Swapped(fence, now)
-        value, now = reply
-        return Stale(None if value is None else self._record(value, draft.key), now)
+        value, now, *told = reply
+        record = None if value is None else self._record(value, draft.key)
+        if record is not None and told and told[1]:
+            record = record._replace(origin=told[1].decode())
+        return Stale(record, now)
 
     def taught(self, script: Script, command: bytes, reply: Any) -> Dialogue[list[Any]]:
         """What the script answers once a server that has forgotten it is taught it again; or what is wrong."""
@@ -166,6 +172,34 @@ class Dialogues:
         words = (self._clock.offset, fence, rest_of(event, attempt, holder), MOST_REMARKS, MOST_EVENTS)
         name = f"{self._prefix}:{key.digest.hex()}"
         yield from self._run(REMARK, packed("EVALSHA", REMARK.sha, 1, name, *words))
+
+    def origin(self, key: Key) -> Dialogue[Origin | None]:
+        """See Provenance.origin."""
+        kept = self._checked((yield packed("GET", f"{self._prefix}:origin:{key.digest.hex()}")))
+        return None if kept is None else Origin.of(kept.decode())
+
+    def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Dialogue[Instant]:
+        """See Tallies.tally."""
+        now = yield from self._time()
+        for words in events.tallying(self._prefix, process, span, tallies):
+            self._checked((yield packed(*words)))
+        self._checked((yield packed(*events.forgetting(self._prefix, span, now))))
+        return now
+
+    def tallied(self, span: Millis, newer_than: Millis, operation: str | None, limit: int) -> Dialogue[list[Tally]]:
+        """See Tallies.tallied."""
+        now = yield from self._time()
+        found: list[Tally] = []
+        for at in self._checked((yield packed(*events.listing(self._prefix, span, now - newer_than)))):
+            reply = self._checked((yield packed(*events.reading(self._prefix, span, at))))
+            found += summed(events.tallies_of(at, reply, operation))
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def _time(self) -> Dialogue[Instant]:
+        seconds, micros = self._checked((yield packed("TIME")))
+        return int(seconds) * 1000 + int(micros) // 1000 + self._clock.offset
 
     def announce(self, process: Process) -> Dialogue[None]:
         """See Chronicle.announce."""

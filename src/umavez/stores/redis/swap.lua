@@ -5,7 +5,9 @@
 --      3 stamp, quoted   4 the rest of the record, from the comma behind the stamp
 --      5 process instance, quoted ('' none)   6 flags: 'c' asks for a new fence, 'f' begins a new life
 --      7 place in the index, one digit   8 lease, ms ('' none)   9 keep, ms, and 10 Redis's own TTL, ms (or neither, or '')
---      11 the event that it leaves, behind time and fence (or none)   12 how many events a key keeps
+--      11 the event that it leaves, behind time and fence (or none, or '')   12 how many events a key keeps
+--      13 where the claim came from (or none): kept beside the record for a week, since older releases could not read a record
+--      that holds more; what stands is then shown with its own
 --
 -- A record is a JSON array: layout, fence, created, updated, lease until, expires, stamp, instance, rest; behind its
 -- bracket stands the body as it is. Up to the stamp every part has a fixed width, filled with spaces, because cutting
@@ -14,11 +16,12 @@
 --
 -- One index holds every record once; its score is the place and an instant of 14 digits: when the record was created,
 -- or, in places whose records may be swept, when it expires. So a change of status moves an entry with one command.
--- Answers {fence, now, stamp} when written, else {value or nil, now}.
+-- Answers {fence, now, stamp} when written, else {value or nil, now}, or {value or nil, now, '', origin or ''}.
 
 local NEVER = '         null' -- as wide as an instant
 local LATEST = 9999999999999 -- the last instant of thirteen digits; a lease or keep beyond it ends there
 local STAMP = 77 -- where the stamp begins
+local WEEK = 604800000 -- how long an origin is kept, ms
 
 local call, format, sub = redis.call, string.format, string.sub
 local key, expected = KEYS[1], ARGV[1]
@@ -29,16 +32,24 @@ if clock < 1e12 or clock > LATEST then
   return redis.error_reply('CLOCK an instant must have thirteen digits')
 end
 
+local origin = ARGV[13] and sub(key, 1, -66) .. ':origin:' .. sub(key, -64)
+local function standing(value)
+  if not origin then
+    return {value, clock}
+  end
+  return {value, clock, '', call('GET', origin) or ''}
+end
+
 local value = call('GET', key)
 if expected == '?' or (value and expected == '') or (not value and expected ~= '') then
-  return {value, clock}
+  return standing(value)
 end
 
 local fence, created, instance
 if value then
   local behind = STAMP + #expected
   if sub(value, STAMP, behind - 1) ~= expected then
-    return {value, clock}
+    return standing(value)
   end
   fence, created = sub(value, 4, 19), sub(value, 21, 33)
   if sub(value, behind, behind + 1) == ',"' then
@@ -88,7 +99,7 @@ else
 end
 
 -- Last, and without an error of its own: an event that cannot be kept is no reason to leave the index as it was.
-if ARGV[11] then
+if ARGV[11] and ARGV[11] ~= '' then
   local events = prefix .. ':events:' .. digest
   redis.pcall('RPUSH', events, '[' .. now .. ',' .. fence .. ',' .. ARGV[11])
   redis.pcall('LTRIM', events, -ARGV[12], -1)
@@ -97,6 +108,10 @@ if ARGV[11] then
   else
     redis.pcall('PERSIST', events)
   end
+end
+
+if origin then
+  redis.pcall('SET', origin, ARGV[13], 'PX', WEEK)
 end
 
 if value and instance ~= mine then

@@ -27,7 +27,7 @@ for place in string.gmatch(ARGV[5], '%d') do
     local key = prefix .. ':' .. digest
     local value = call('GET', key)
     if not (value and lives(value)) then
-      call('UNLINK', key, prefix .. ':events:' .. digest)
+      call('UNLINK', key, prefix .. ':events:' .. digest, prefix .. ':origin:' .. digest)
       call('ZREM', prefix .. ':instance:' .. instance, digest)
       swept = swept + 1
     end

@@ -84,5 +84,5 @@ def record_of(value: bytes, key: Key | None = None) -> Record | None:
     status = _STATUS[name]
     settled = None if kept is None else Settled(status is _SUCCESS, text[end:] if kept else None)
     times = (created, updated, lease, expires)
-    words = (fingerprint, instance, activity, settled, error, progress, evidence)
+    words = (fingerprint, instance, activity, settled, error, progress, evidence, None)
     return _tuple(Record, (key, stamp, fence, status, attempt, *times, *words))

@@ -16,8 +16,10 @@ from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.threads import ThreadPool
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import Tally
+from umavez.core.telling.origin import Origin
 from umavez.stores import AsyncStore
 from umavez.stores.awaited import Awaited
 from umavez.stores.sqlite._async.joined import AsyncJoinedSqliteStore
@@ -74,6 +76,20 @@ class AsyncSqliteStore:
     async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
         """Keep an event that belongs to no swap, a few for each record."""
         await self._elsewhere(self._store.remark, key, event, attempt, fence, holder)
+
+    async def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin."""
+        return await self._elsewhere(self._store.origin, key)
+
+    async def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """See Tallies.tally."""
+        return await self._elsewhere(self._store.tally, process, span, tallies)
+
+    async def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """See Tallies.tallied."""
+        return await self._elsewhere(self._store.tallied, span, newer_than, operation, limit)
 
     async def announce(self, process: Process) -> None:
         """Say that `process` lives."""

@@ -23,20 +23,23 @@ def tries(_: BaseException | None) -> int:
     return 0
 
 
+def explained(error: BaseException) -> BaseException:
+    """What a driver's error means; NotStorable for a value that it cannot take, and somebody else's error as it is."""
+    if isinstance(error, UnicodeEncodeError | OverflowError) or "binding parameter" in str(error):
+        return NotStorable(f"A value of this write cannot be kept by SQLite ({error}); correct it.")
+    return translate(error) or error
+
+
 class _Translation:
-    """Turns the driver's errors into StoreError, and a value that it cannot take into NotStorable."""
+    """Turns the driver's errors into `explained` ones."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if error is None:
-            return
-        if isinstance(error, UnicodeEncodeError | OverflowError) or "binding parameter" in str(error):
-            raise NotStorable(f"A value of this write cannot be kept by SQLite ({error}); correct it.") from error
-        if (meant := translate(error)) is not None:
+        if error is not None and (meant := explained(error)) is not error:
             raise meant from error
 
 
 translated = _Translation()
-"""One for all: it holds nothing, and every look at a record comes by."""
+"""One for all: it holds nothing."""

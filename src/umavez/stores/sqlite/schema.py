@@ -24,6 +24,7 @@ _BACK = (
     f"INSERT INTO idempotency_records (id, {_COLUMNS}) SELECT fence, {_COLUMNS} FROM umavez_records_1 ORDER BY fence",
     "DROP TABLE umavez_records_1",
 )
+_ORIGINS = "SELECT count(*) FROM pragma_table_info('idempotency_records') WHERE name = 'origin'"
 _DONE = f"UPDATE umavez_meta SET value = {VERSION} WHERE name = 'schema' AND value < {VERSION}"
 
 
@@ -34,8 +35,11 @@ def create_tables(connection: sqlite3.Connection) -> None:
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in _statements(_installed(connection)):
+        before = _installed(connection)
+        for statement in _statements(before):
             connection.execute(statement)
+        if before == VERSION and not connection.execute(_ORIGINS).fetchone()[0]:
+            connection.execute("ALTER TABLE idempotency_records ADD COLUMN origin TEXT")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

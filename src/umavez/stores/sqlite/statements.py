@@ -7,9 +7,10 @@ from typing import Any
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Instant, Query, Record
+from umavez.core.record import Draft, Instant, Query, Record
 from umavez.core.telling.events import MOST_EVENTS, EventDraft, holder_of
-from umavez.stores.rows import Marks, conditions, key_of, order, record_of, values_of
+from umavez.stores.keeping import bare, telling
+from umavez.stores.rows import Marks, conditions, key_of, order, record_of, telling_record_of, values_of
 from umavez.stores.texts import statement
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -26,6 +27,14 @@ UPDATE = statement("sqlite", "update")
 TAKE = statement("sqlite", "take")
 FIND = statement("sqlite", "find")
 SWEEP = statement("sqlite", "sweep")
+SELECT_TELLING = statement("sqlite", "select_telling")
+INSERT_TELLING = statement("sqlite", "insert_telling")
+ORIGINATED = "UPDATE idempotency_records SET origin = ? WHERE digest = ?"
+ORIGIN = "SELECT origin FROM idempotency_records WHERE digest = ?"
+TALLY = statement("sqlite", "tally")
+TALLIED = statement("sqlite", "tallied")
+FORGET_MINUTES = statement("sqlite", "forget_minutes")
+MINDS = "SELECT count(*) FROM sqlite_master WHERE name = 'umavez_minutes'"
 EVENT = statement("sqlite", "event")
 FORGET = statement("sqlite", "forget")
 SWEEP_EVENTS = statement("sqlite", "sweep_events")
@@ -34,8 +43,11 @@ REMARK = statement("sqlite", "remark")
 REMARKED = "SELECT count(*) FROM umavez_events WHERE digest = ? AND kind IN ('lost', 'mismatched')"
 ANNOUNCE = statement("sqlite", "announce")
 PROCESSES = statement("sqlite", "processes")
-KEEPS = "SELECT count(*) = 2 FROM sqlite_master WHERE name IN ('umavez_events', 'umavez_holders')"
-"""Whether events can be kept in this file: one that is joined before it was opened may not have their tables yet."""
+KEEPS = (
+    "SELECT (SELECT count(*) FROM sqlite_master WHERE name IN ('umavez_events', 'umavez_holders')) = 2"
+    " AND EXISTS (SELECT 1 FROM pragma_table_info('idempotency_records') WHERE name = 'origin')"
+)
+"""Whether events and origins can be kept in this file: one that is joined before it was opened may be older."""
 
 
 def fenced(swap: Swap) -> bool:
@@ -43,33 +55,57 @@ def fenced(swap: Swap) -> bool:
     return swap.expected is None or swap.draft.claims
 
 
-def swapping(swap: Swap, now: Instant, fence: int | None = None) -> Statements:
+def looking(draft: Draft) -> str:
+    """The statement that shows a draft what stands where it should go; its row is for `standing`."""
+    return SELECT if draft.origin is None else SELECT_TELLING
+
+
+def standing(draft: Draft, row: tuple[Any, ...] | None) -> Record | None:
+    """The record in a row of `looking`; None where nothing stands."""
+    if row is None:
+        return None
+    return record_of(draft.key, row) if draft.origin is None else telling_record_of(draft.key, row)
+
+
+def swapping(swap: Swap, now: Instant, fence: int | None = None, *, current: bool = False) -> Statements:
     """The statements of one swap. They must run inside one write transaction.
 
     `fence` was set aside for it by somebody who has looked at the key already; without one, a key that is taken is
-    looked at first, so that a replay writes nothing.
+    looked at first, so that a replay writes nothing. `current`: the file is known to keep events and origins.
     """
+    if not current and telling(swap.draft) and not (yield KEEPS, ())[0]:
+        swap = bare(swap)
     draft, digest = swap.draft, swap.draft.key.digest
     if fence is None and fenced(swap):
-        row = yield SELECT, (digest,)
+        row = yield looking(draft), (digest,)
         if (None if row is None else row[0]) != swap.expected:
-            return Stale(None if row is None else record_of(draft.key, row), now)
+            return Stale(standing(draft, row), now)
         fence = (yield NEXT_FENCES, (1,))[0]
     lease, keep = draft.lease, draft.keep
     values = values_of(draft, None if lease is None else now + lease, None if keep is None else now + keep)
     if swap.expected is None:
-        written = yield INSERT, (*key_of(draft.key), fence, fence, now, now, *values)
+        row = (*key_of(draft.key), fence, fence, now, now, *values)
+        written = yield (INSERT, row) if draft.origin is None else (INSERT_TELLING, (*row, draft.origin))
     elif draft.claims or draft.fresh:
         written = yield TAKE, (fence, draft.fresh, now, now, *values, digest, swap.expected)
     else:
         written = yield UPDATE, (now, *values, digest, swap.expected)
     if written is not None:
-        if draft.event is not None and (yield KEEPS, ())[0]:
-            yield EVENT, event_values(draft.key, draft.event, now, draft.attempt, written[0], holder_of(draft.stamp))
-            yield FORGET, (digest, digest, MOST_EVENTS)
+        if telling(draft):
+            yield from _told(swap, now, written[0])
         return Swapped(written[0], now)
-    row = yield SELECT, (digest,)
-    return Stale(None if row is None else record_of(draft.key, row), now)
+    row = yield looking(draft), (digest,)
+    return Stale(standing(draft, row), now)
+
+
+def _told(swap: Swap, now: Instant, fence: int) -> Generator[Statement, Any, None]:
+    """Keep what a swap that was just done has to tell beside its record."""
+    draft, digest = swap.draft, swap.draft.key.digest
+    if draft.origin is not None and swap.expected is not None:
+        yield ORIGINATED, (draft.origin, digest)
+    if draft.event is not None:
+        yield EVENT, event_values(draft.key, draft.event, now, draft.attempt, fence, holder_of(draft.stamp))
+        yield FORGET, (digest, digest, MOST_EVENTS)
 
 
 def event_values(key: Key, event: EventDraft, now: Instant, attempt: int, fence: int, holder: str) -> tuple[Any, ...]:

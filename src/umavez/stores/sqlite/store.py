@@ -7,6 +7,7 @@ the writer's. `synchronous=FULL`: an outcome that was answered survives a power 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -18,8 +19,10 @@ from umavez.concurrency.group_commit import GroupCommit
 from umavez.concurrency.shelter import sheltered
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import KEPT, Tally, flat, tally_of
+from umavez.core.telling.origin import Origin
 from umavez.stores import AsyncStore, Store
 from umavez.stores.keeping import FORGOTTEN
 from umavez.stores.rows import record_of
@@ -27,20 +30,27 @@ from umavez.stores.sqlite._sync.joined import JoinedSqliteStore, carry_out
 from umavez.stores.sqlite.connection import BUSY_SECONDS, WAL_IS_SAFE, SqliteFile, existing, refuse_unsafe_journal
 from umavez.stores.sqlite.statements import (
     ANNOUNCE,
+    FORGET_MINUTES,
     HISTORY,
     KEEPS,
+    MINDS,
     NEXT_FENCES,
+    ORIGIN,
     PROCESSES,
     REMARK,
     REMARKED,
     SELECT,
     SWEEP,
     SWEEP_EVENTS,
+    TALLIED,
+    TALLY,
     VERSION,
     event_values,
     fenced,
     finding,
     found,
+    looking,
+    standing,
     swapping,
 )
 from umavez.stores.sqlite.turns import busy_seconds
@@ -95,24 +105,26 @@ class SqliteStore:
         self.clock = clock
         self._group = GroupCommit([SqliteLane(self.file, clock)], self.file.timeout)
 
-    @sheltered
     def read(self, key: Key) -> Seen:
-        """What stands under `key`."""
+        """What stands under `key`. A look needs no shelter; see SqliteFile.first."""
         row = self.file.first(SELECT, (key.digest,))
         return Seen(None if row is None else record_of(key, row), self.clock.now())
 
-    @sheltered
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands; a replay reads and takes no write lock."""
         stale = self.glance(expected, draft)
-        return self._group.swap(Swap(expected, draft)) if stale is None else stale
+        return self._carry(Swap(expected, draft)) if stale is None else stale
+
+    @sheltered
+    def _carry(self, swap: Swap) -> Swapped | Stale:
+        return self._group.swap(swap)
 
     def glance(self, expected: str | None, draft: Draft) -> Stale | None:
         """Stale when a look already shows that the swap is too late: no write transaction is needed to know it."""
         if expected is not None:
             return None
-        row = self.file.first(SELECT, (draft.key.digest,))
-        return None if row is None else Stale(record_of(draft.key, row), self.clock.now())
+        row = self.file.first(looking(draft), (draft.key.digest,))
+        return None if row is None else Stale(standing(draft, row), self.clock.now())
 
     @sheltered
     def sweep(self, limit: int, older_than: Millis = 0) -> int:
@@ -142,6 +154,32 @@ class SqliteStore:
         values = event_values(key, event, self.clock.now(), attempt, fence, holder)
         with self.file.writing() as connection:
             connection.execute(REMARK, (*values, key.digest, key.digest, MOST_REMARKS))
+
+    @sheltered
+    def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin."""
+        row = self.file.first(ORIGIN, (key.digest,)) if self._keeps() else None
+        return None if row is None else Origin.of(row[0])
+
+    @sheltered
+    def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        now = self.clock.now()
+        if tallies:
+            with self.file.writing() as connection:
+                connection.execute(TALLY, (span, process, json.dumps(flat(tallies))))
+                connection.execute(FORGET_MINUTES, (span, span, now - KEPT[span]))
+        return now
+
+    @sheltered
+    def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        if not self.file.first(MINDS, ())[0]:
+            return []  # a file that is only looked at is not brought up to date
+        words = (span, self.clock.now() - newer_than, operation, operation, limit)
+        return sorted(tally_of(row) for row in self.file.every(TALLIED, words))
 
     @sheltered
     def announce(self, process: Process) -> None:
@@ -192,7 +230,8 @@ class SqliteLane:
             # Closed whatever comes: a statement that was half read would keep its lock on the file.
             with closing(connection.cursor()) as cursor:
                 return [
-                    carry_out(cursor, swapping(swap, now, next(fences) if fenced(swap) else None)) for swap in batch
+                    carry_out(cursor, swapping(swap, now, next(fences) if fenced(swap) else None, current=True))
+                    for swap in batch
                 ]
 
     def close(self) -> None:

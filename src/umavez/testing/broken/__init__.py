@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from umavez.clock import Clock
 from umavez.stores.memory import MemoryStore
+from umavez.testing.broken.counting import AddsTalliesUp, CountsByTheHour, CountsOneProcess, KeepsNumbersForEver
 from umavez.testing.broken.keeping import (
     DropsProgress,
     ExpiresThePending,
@@ -44,7 +45,14 @@ from umavez.testing.broken.racing import (
     SettlesInTwoWrites,
     SweepsWhatItSaw,
 )
-from umavez.testing.broken.telling import KeepsTheEventsOfTheSwept, TellsTheCleanPath, TellsWhatWasRefused
+from umavez.testing.broken.telling import (
+    KeepsTheEventsOfTheSwept,
+    KeepsTheFirstOrigin,
+    LosesTheOriginAtTheOutcome,
+    MixesOriginsUp,
+    TellsTheCleanPath,
+    TellsWhatWasRefused,
+)
 from umavez.testing.broken.writing import (
     ChecksThenActs,
     HidesALostSwap,
@@ -57,13 +65,29 @@ from umavez.testing.broken.writing import (
     SettlesButSaysStale,
     ShowsNothingWhenStale,
 )
-from umavez.testing.laws import claims, doubts, events, finding, keys, outcomes, races, swaps, sweeping, times
+from umavez.testing.laws import (
+    claims,
+    doubts,
+    events,
+    finding,
+    keys,
+    minutes,
+    origins,
+    outcomes,
+    races,
+    swaps,
+    sweeping,
+    times,
+)
 from umavez.testing.laws.law import Law
 
 __all__ = [
     "ALL",
+    "AddsTalliesUp",
     "Broken",
     "ChecksThenActs",
+    "CountsByTheHour",
+    "CountsOneProcess",
     "CutsLongKeys",
     "CutsStamps",
     "DropsProgress",
@@ -81,12 +105,16 @@ __all__ = [
     "InsertsWithoutALock",
     "JoinsKeyParts",
     "KeepsNothingAsEmpty",
+    "KeepsNumbersForEver",
     "KeepsOldColumns",
     "KeepsRoundTimes",
     "KeepsTheEventsOfTheSwept",
     "KeepsTheFenceOnTakeover",
+    "KeepsTheFirstOrigin",
     "LocksNothing",
     "LosesEmptyOutcomes",
+    "LosesTheOriginAtTheOutcome",
+    "MixesOriginsUp",
     "PagesByTheInstantAlone",
     "PagesFromTheStart",
     "RaisesTheFenceAlways",
@@ -155,4 +183,11 @@ ALL: tuple[Broken, ...] = (
     Broken(TellsWhatWasRefused, events.a_swap_that_was_refused_leaves_no_event),
     Broken(KeepsTheEventsOfTheSwept, events.events_go_with_their_record),
     Broken(TellsTheCleanPath, events.the_clean_path_leaves_no_event),
+    Broken(LosesTheOriginAtTheOutcome, origins.an_origin_is_kept_with_its_claim),
+    Broken(KeepsTheFirstOrigin, origins.a_later_claim_brings_its_own_origin),
+    Broken(AddsTalliesUp, minutes.a_tally_that_is_sent_again_counts_once),
+    Broken(CountsOneProcess, minutes.what_several_processes_counted_is_added_up),
+    Broken(CountsByTheHour, minutes.numbers_keep_to_their_span_and_their_time),
+    Broken(KeepsNumbersForEver, minutes.old_numbers_go),
+    Broken(MixesOriginsUp, origins.a_swap_that_was_refused_leaves_no_origin),
 )

@@ -1,4 +1,4 @@
-"""Stores that keep events apart from the records they belong to."""
+"""Stores that keep events and origins apart from the records they belong to."""
 
 from __future__ import annotations
 
@@ -38,4 +38,36 @@ class TellsTheCleanPath(MemoryStore):
         reply = super().swap(expected, draft)
         if isinstance(reply, Swapped) and draft.event is None:
             self._keep(draft.key.digest, PastEvent(reply.now, "written", draft.attempt, reply.fence, draft.stamp))
+        return reply
+
+
+class LosesTheOriginAtTheOutcome(MemoryStore):
+    """Writes whole records, and takes a draft without an origin for one that has none."""
+
+    def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Forget it with the first write that does not repeat it."""
+        reply = super().swap(expected, draft)
+        digest = draft.key.digest
+        if isinstance(reply, Swapped) and draft.origin is None:
+            self._records[digest] = self._records[digest]._replace(origin=None)
+        return reply
+
+
+class KeepsTheFirstOrigin(MemoryStore):
+    """Writes the origin where nothing stands, and never again."""
+
+    def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Leave it out of every change."""
+        return super().swap(expected, draft if expected is None else draft._replace(origin=None))
+
+
+class MixesOriginsUp(MemoryStore):
+    """Writes the origin in a statement of its own, by the key alone."""
+
+    def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        """Write it whoever stands there."""
+        reply = super().swap(expected, draft._replace(origin=None))
+        digest = draft.key.digest
+        if draft.origin is not None and digest in self._records:
+            self._records[digest] = self._records[digest]._replace(origin=draft.origin)
         return reply

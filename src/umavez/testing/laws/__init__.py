@@ -3,7 +3,20 @@
 `ALL` holds them in reading order; `name(law)` is a law as a sentence.
 """
 
-from umavez.testing.laws import claims, doubts, events, finding, keys, outcomes, races, swaps, sweeping, times
+from umavez.testing.laws import (
+    claims,
+    doubts,
+    events,
+    finding,
+    keys,
+    minutes,
+    origins,
+    outcomes,
+    races,
+    swaps,
+    sweeping,
+    times,
+)
 from umavez.testing.laws.law import Law, name
 
 ALL: tuple[Law, ...] = (
@@ -17,6 +30,8 @@ ALL: tuple[Law, ...] = (
     *keys.LAWS,
     *races.LAWS,
     *events.LAWS,
+    *origins.LAWS,
+    *minutes.LAWS,
 )
 
 __all__ = ["ALL", "Law", "name"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -13,11 +15,14 @@ from umavez.concurrency.pool import AsyncPool
 from umavez.concurrency.shelter import async_sheltered
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import Tally, tally_of
+from umavez.core.telling.origin import Origin
 from umavez.errors import OperationInProgress
 from umavez.stores.keeping import Keeping
-from umavez.stores.mariadb import events
+from umavez.stores.mariadb import events, minutes
+from umavez.stores.mariadb import schema as online
 from umavez.stores.mariadb._async.connection import AsyncMariadbConnection, Execute
 from umavez.stores.mariadb._async.joined import AsyncJoinedMariadbStore
 from umavez.stores.mariadb._async.swaps import AsyncMariadbLane
@@ -44,7 +49,7 @@ class AsyncMariadbStore:
     def __init__(self, address: Address, clock: Clock = SYSTEM) -> None:
         self._address = address
         self._clock = clock
-        self._keeping = Keeping()
+        self._keeping, self._minding = Keeping(), Keeping("The table of minutes is")
         self._lanes = [AsyncMariadbLane(address, clock, self._keeping) for _ in range(address.lanes)]
         self._group = AsyncGroupCommit(self._lanes, address.timeout)
         self._looks = AsyncPool(partial(AsyncMariadbConnection, address), address.lanes, address.timeout)
@@ -111,6 +116,42 @@ class AsyncMariadbStore:
         await self._told(events.remarking(texts_at(self._clock.offset), key, event, attempt, fence, holder))
 
     @async_sheltered
+    async def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin."""
+        rows = await self._told(events.looking_for_origin(key))
+        return Origin.of(rows[0][0]) if rows else None
+
+    @async_sheltered
+    async def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        texts, minds = texts_at(self._clock.offset), await self._minds()
+        async with self._look() as connection:
+            for statement in minutes.tallying(texts, process, span, tallies) if minds else ():
+                await connection.run(statement)
+            (((now,),),) = await connection.run(texts.clock())
+        return int(now)
+
+    @async_sheltered
+    async def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        if not await self._minds():
+            return []
+        statement = minutes.looking(texts_at(self._clock.offset), span, newer_than, operation, limit)
+        async with self._look() as connection:
+            (rows,) = await connection.run(statement)
+        return sorted(tally_of(row) for row in rows)
+
+    async def _minds(self) -> bool:
+        there = self._minding.there
+        if there is None:
+            async with self._look() as connection:
+                (((found,),),) = await connection.run(minutes.MINDS)
+            there = self._minding.learn(there=bool(found))
+        return there
+
+    @async_sheltered
     async def announce(self, process: Process) -> None:
         """Say that `process` lives."""
         for statement in events.announcing(texts_at(self._clock.offset), process):
@@ -147,7 +188,7 @@ class AsyncMariadbStore:
             if not (before == NEWEST and whole):
                 (((galera,),),) = await connection.run(GALERA)
                 for statement in schema(galera=bool(galera)):
-                    await connection.run(statement)
+                    await _made(connection, statement)
             return told(before, checked(await connection.run(VERSION)), str(self._address), whole=whole)
 
     def joined(self, connection: Any, wait: float = 10.0) -> AsyncJoinedMariadbStore:
@@ -168,6 +209,22 @@ class AsyncMariadbStore:
             yield connection
         finally:
             self._looks.give_back(connection)
+
+
+async def _made(connection: AsyncMariadbConnection, statement: Statement) -> None:
+    """Carry out a statement of the schema in a moment in which nobody uses its table. Raises StoreUnavailable.
+
+    Who waits for a table's lock has all callers behind it: rather it steps back and tries again, for a while.
+    """
+    deadline = time.monotonic() + online.PATIENCE
+    while True:
+        try:
+            await connection.run(statement)
+            return
+        except Blocked as blocked:
+            if time.monotonic() > deadline:
+                raise online.held_up() from blocked
+            await asyncio.sleep(online.STEP_BACK)
 
 
 async def _whole(connection: AsyncMariadbConnection) -> bool:

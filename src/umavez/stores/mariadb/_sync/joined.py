@@ -15,7 +15,7 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import ConfigurationError
 from umavez.stores import refuse_other_database
-from umavez.stores.keeping import Keeping, bare
+from umavez.stores.keeping import Keeping, bare, telling
 from umavez.stores.mariadb._sync.connection import drained
 from umavez.stores.mariadb.drivers import Connection, Cursor, refuse_other_kinds
 from umavez.stores.mariadb.errors import FAILURES, ROUNDS, stubborn
@@ -49,7 +49,7 @@ class JoinedMariadbStore:
         self._check_database()
         texts = texts_at(self._clock.offset, joined=True)
         swap = Swap(expected, draft)
-        if draft.event is not None and not self._keeps():
+        if telling(draft) and not self._keeps():
             swap = bare(swap)
         for round_ in range(ROUNDS):
             (rows,) = self._run(patient(swapping(texts, swap, again=round_ > 0), self._wait), draft.key)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,11 +15,14 @@ from umavez.concurrency.pool import Pool
 from umavez.concurrency.shelter import sheltered
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import Tally, tally_of
+from umavez.core.telling.origin import Origin
 from umavez.errors import OperationInProgress
 from umavez.stores.keeping import Keeping
-from umavez.stores.mariadb import events
+from umavez.stores.mariadb import events, minutes
+from umavez.stores.mariadb import schema as online
 from umavez.stores.mariadb._sync.connection import Execute, MariadbConnection
 from umavez.stores.mariadb._sync.joined import JoinedMariadbStore
 from umavez.stores.mariadb._sync.swaps import MariadbLane
@@ -45,7 +49,7 @@ class MariadbStore:
     def __init__(self, address: Address, clock: Clock = SYSTEM) -> None:
         self._address = address
         self._clock = clock
-        self._keeping = Keeping()
+        self._keeping, self._minding = Keeping(), Keeping("The table of minutes is")
         self._lanes = [MariadbLane(address, clock, self._keeping) for _ in range(address.lanes)]
         self._group = GroupCommit(self._lanes, address.timeout)
         self._looks = Pool(partial(MariadbConnection, address), address.lanes, address.timeout)
@@ -112,6 +116,42 @@ class MariadbStore:
         self._told(events.remarking(texts_at(self._clock.offset), key, event, attempt, fence, holder))
 
     @sheltered
+    def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin."""
+        rows = self._told(events.looking_for_origin(key))
+        return Origin.of(rows[0][0]) if rows else None
+
+    @sheltered
+    def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        texts, minds = texts_at(self._clock.offset), self._minds()
+        with self._look() as connection:
+            for statement in minutes.tallying(texts, process, span, tallies) if minds else ():
+                connection.run(statement)
+            (((now,),),) = connection.run(texts.clock())
+        return int(now)
+
+    @sheltered
+    def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        if not self._minds():
+            return []
+        statement = minutes.looking(texts_at(self._clock.offset), span, newer_than, operation, limit)
+        with self._look() as connection:
+            (rows,) = connection.run(statement)
+        return sorted(tally_of(row) for row in rows)
+
+    def _minds(self) -> bool:
+        there = self._minding.there
+        if there is None:
+            with self._look() as connection:
+                (((found,),),) = connection.run(minutes.MINDS)
+            there = self._minding.learn(there=bool(found))
+        return there
+
+    @sheltered
     def announce(self, process: Process) -> None:
         """Say that `process` lives."""
         for statement in events.announcing(texts_at(self._clock.offset), process):
@@ -148,7 +188,7 @@ class MariadbStore:
             if not (before == NEWEST and whole):
                 (((galera,),),) = connection.run(GALERA)
                 for statement in schema(galera=bool(galera)):
-                    connection.run(statement)
+                    _made(connection, statement)
             return told(before, checked(connection.run(VERSION)), str(self._address), whole=whole)
 
     def joined(self, connection: Any, wait: float = 10.0) -> JoinedMariadbStore:
@@ -169,6 +209,22 @@ class MariadbStore:
             yield connection
         finally:
             self._looks.give_back(connection)
+
+
+def _made(connection: MariadbConnection, statement: Statement) -> None:
+    """Carry out a statement of the schema in a moment in which nobody uses its table. Raises StoreUnavailable.
+
+    Who waits for a table's lock has all callers behind it: rather it steps back and tries again, for a while.
+    """
+    deadline = time.monotonic() + online.PATIENCE
+    while True:
+        try:
+            connection.run(statement)
+            return
+        except Blocked as blocked:
+            if time.monotonic() > deadline:
+                raise online.held_up() from blocked
+            time.sleep(online.STEP_BACK)
 
 
 def _whole(connection: MariadbConnection) -> bool:

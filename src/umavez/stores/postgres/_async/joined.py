@@ -21,7 +21,7 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Millis, Query, Record
 from umavez.errors import OperationInProgress
 from umavez.stores import refuse_other_database
-from umavez.stores.keeping import Keeping, bare
+from umavez.stores.keeping import Keeping, bare, telling
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres.errors import RETRY_AFTER, failed_joined, is_lost
 from umavez.stores.postgres.joined import WAIT, check_open, notice, pauses, refuse, swapping
@@ -57,7 +57,7 @@ class AsyncJoinedPostgresStore:
         """See Store.swap. Raises OperationInProgress when a rival's transaction stays open for longer than `wait`."""
         swap = Swap(expected, draft)
         notice(self._connection, swap)
-        if draft.event is not None and not await self._keeps():
+        if telling(draft) and not await self._keeps():
             swap = bare(swap)
         text, values = swapping(swap, self._clock.offset)
         for pause in pauses(self._wait):

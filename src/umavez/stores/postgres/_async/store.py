@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import json
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,8 +17,10 @@ from umavez.concurrency.pool import AsyncPool
 from umavez.concurrency.shelter import async_sheltered
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import KEPT, Tally, flat, tally_of
+from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError
 from umavez.stores.keeping import FORGOTTEN, Keeping
 from umavez.stores.postgres import statements as sql
@@ -46,7 +49,7 @@ class AsyncPostgresStore:
         self._target = target_of(url)
         self._clock = clock
         self._looks = AsyncPool(partial(AsyncPostgresConnection, self._target), 1, self._target.timeout)
-        self._keeping = Keeping()
+        self._keeping, self._minding = Keeping(), Keeping("The table of minutes is")
         self._begin()
         reset_after_fork(self)
 
@@ -104,6 +107,39 @@ class AsyncPostgresStore:
         if await self._keeps():
             words = (self._clock.offset, key.digest, event.kind, attempt, fence, holder, *event[1:], MOST_REMARKS)
             await self._ask(sql.REMARK, *words)
+
+    @async_sheltered
+    async def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin."""
+        rows = await self._ask(sql.ORIGIN, key.digest) if await self._keeps() else ()
+        return Origin.of(rows[0][0]) if rows else None
+
+    @async_sheltered
+    async def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        if not await self._minds():
+            ((now,),) = await self._ask(sql.TIME, self._clock.offset)
+        else:
+            words = (self._clock.offset, span, process, json.dumps(flat(tallies)), KEPT[span])
+            ((now,),) = await self._ask(sql.TALLY, *words)
+        return int(now)
+
+    @async_sheltered
+    async def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        if not await self._minds():
+            return []
+        words = (self._clock.offset, span, newer_than, operation, limit)
+        return sorted(tally_of(row) for row in await self._ask(sql.TALLIED, *words))
+
+    async def _minds(self) -> bool:
+        there = self._minding.there
+        if there is None:
+            ((there,),) = await self._ask(sql.MINDS)
+            self._minding.learn(there=there)
+        return there
 
     @async_sheltered
     async def announce(self, process: Process) -> None:

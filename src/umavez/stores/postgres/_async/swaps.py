@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap, Swapped
-from umavez.stores.keeping import Keeping, bare
+from umavez.stores.keeping import Keeping, bare, telling
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
 from umavez.stores.postgres.arrays import batching, packed, replies
@@ -28,7 +28,7 @@ class AsyncPostgresLane:
 
     async def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """One statement for one swap, one for many."""
-        if not all(swap.draft.event is None for swap in swaps) and not await self._keeps():
+        if any(telling(swap.draft) for swap in swaps) and not await self._keeps():
             swaps = [bare(swap) for swap in swaps]
         return (await self._one(swaps[0]),) if len(swaps) == 1 else await self._many(swaps)
 

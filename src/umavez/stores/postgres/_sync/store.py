@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,8 +18,10 @@ from umavez.concurrency.pool import Pool
 from umavez.concurrency.shelter import sheltered
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import MOST_EVENTS, MOST_REMARKS, EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import KEPT, Tally, flat, tally_of
+from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError
 from umavez.stores.keeping import FORGOTTEN, Keeping
 from umavez.stores.postgres import statements as sql
@@ -46,7 +50,7 @@ class PostgresStore:
         self._target = target_of(url)
         self._clock = clock
         self._looks = Pool(partial(PostgresConnection, self._target), 1, self._target.timeout)
-        self._keeping = Keeping()
+        self._keeping, self._minding = Keeping(), Keeping("The table of minutes is")
         self._begin()
         reset_after_fork(self)
 
@@ -104,6 +108,39 @@ class PostgresStore:
         if self._keeps():
             words = (self._clock.offset, key.digest, event.kind, attempt, fence, holder, *event[1:], MOST_REMARKS)
             self._ask(sql.REMARK, *words)
+
+    @sheltered
+    def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin."""
+        rows = self._ask(sql.ORIGIN, key.digest) if self._keeps() else ()
+        return Origin.of(rows[0][0]) if rows else None
+
+    @sheltered
+    def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        if not self._minds():
+            ((now,),) = self._ask(sql.TIME, self._clock.offset)
+        else:
+            words = (self._clock.offset, span, process, json.dumps(flat(tallies)), KEPT[span])
+            ((now,),) = self._ask(sql.TALLY, *words)
+        return int(now)
+
+    @sheltered
+    def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        if not self._minds():
+            return []
+        words = (self._clock.offset, span, newer_than, operation, limit)
+        return sorted(tally_of(row) for row in self._ask(sql.TALLIED, *words))
+
+    def _minds(self) -> bool:
+        there = self._minding.there
+        if there is None:
+            ((there,),) = self._ask(sql.MINDS)
+            self._minding.learn(there=there)
+        return there
 
     @sheltered
     def announce(self, process: Process) -> None:

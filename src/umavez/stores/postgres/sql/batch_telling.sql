@@ -1,5 +1,5 @@
 -- As batch.sql, and with those of what stood that were written their events, as in update_telling.sql: three arrays more, NULL
--- where a swap has none.
+-- where a swap has none; and one of where claims came from, shown of what stands, too.
 WITH now AS MATERIALIZED (
     SELECT date_trunc('milliseconds', clock_timestamp()) + $1::bigint * interval '1 millisecond' AS at
 ),
@@ -8,12 +8,12 @@ incoming AS MATERIALIZED (
         $2::bytea[], $3::text[], $4::text[], $5::text[], $6::text[], $7::boolean[], $8::boolean[],
         $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::bigint[], $14::text[], $15::text[],
         $16::text[], $17::boolean[], $18::text[], $19::text[], $20::text[], $21::text[],
-        $22::text[], $23::text[], $24::text[]
+        $22::text[], $23::text[], $24::text[], $25::text[]
     ) AS u (
         digest, expected, scope, operation_name, idempotency_key, claims, fresh,
         stamp, status, attempt, lease, keep, fingerprint, process_instance_id,
         activity_id, outcome_kept, result_data, error_message, progress, evidence,
-        event_kind, event_detail, event_trace
+        event_kind, event_detail, event_trace, origin
     )
 ),
 -- Every key is looked up once. NOT IN is a hashed subplan, which the settings of our connections do not forbid.
@@ -35,6 +35,7 @@ standing AS MATERIALIZED (
         c.error_message,
         c.progress,
         c.evidence,
+        c.origin,
         i.digest AS asked
     FROM incoming i
     LEFT JOIN idempotency_records c ON c.digest = i.digest
@@ -44,7 +45,7 @@ inserted AS (
     INSERT INTO idempotency_records (
         digest, scope, operation_name, idempotency_key, fence, created_at, updated_at,
         stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
-        outcome_kept, result_data, error_message, progress, evidence
+        outcome_kept, result_data, error_message, progress, evidence, origin
     )
     SELECT
         i.digest,
@@ -66,7 +67,8 @@ inserted AS (
         i.result_data,
         i.error_message,
         i.progress,
-        i.evidence
+        i.evidence,
+        i.origin
     FROM incoming i, now
     WHERE i.expected IS NULL AND i.digest NOT IN (SELECT asked FROM standing)
     ON CONFLICT (digest) DO NOTHING
@@ -77,6 +79,7 @@ updated AS (
     SET fence = CASE WHEN i.claims THEN nextval('umavez_fence') ELSE r.fence END,
         created_at = CASE WHEN i.fresh THEN now.at ELSE r.created_at END,
         updated_at = now.at,
+        origin = coalesce(i.origin, r.origin),
         (
             stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
             outcome_kept, result_data, error_message, progress, evidence
@@ -121,6 +124,7 @@ SELECT
     inserted.fence,
     NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
     NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
+    NULL::text,
     inserted.digest
 FROM inserted, now
 UNION ALL
@@ -129,6 +133,7 @@ SELECT
     updated.fence,
     NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
     NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
+    NULL::text,
     updated.digest
 FROM updated, now
 UNION ALL

@@ -1,4 +1,5 @@
--- As joined_update.sql, and where it was written its event with it, as in update_telling.sql: $20 kind, $21 detail, $22 trace.
+-- As joined_update.sql, and where it was written its event with it, as in update_telling.sql: $20 kind, $21 detail, $22 trace;
+-- $23 where the claim came from.
 WITH now AS MATERIALIZED (
     SELECT date_trunc('milliseconds', clock_timestamp()) + $1::bigint * interval '1 millisecond' AS at
 ),
@@ -13,6 +14,7 @@ written AS (
     SET fence = CASE WHEN $4::boolean THEN nextval('umavez_fence') ELSE r.fence END,
         created_at = CASE WHEN $5::boolean THEN now.at ELSE r.created_at END,
         updated_at = now.at,
+        origin = coalesce($23::text, r.origin),
         (
             stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
             outcome_kept, result_data, error_message, progress, evidence
@@ -40,6 +42,7 @@ kept AS (
     SELECT
         now.at, $2::bytea, $20::text, $8::bigint::integer, written.fence, split_part($6::text, '/', 1), $21::text, $22::text
     FROM written, now
+    WHERE $20::text IS NOT NULL
 ),
 forgotten AS (
     DELETE FROM umavez_events
@@ -48,6 +51,7 @@ forgotten AS (
         FROM written, LATERAL (
             SELECT seq FROM umavez_events WHERE digest = $2::bytea ORDER BY seq DESC OFFSET 99
         ) e
+        WHERE $20::text IS NOT NULL
     )
 )
 SELECT

@@ -1,5 +1,6 @@
--- As update.sql, and where it was written its event with it: $19 kind, $20 detail, $21 trace. Of a key's events the latest 100
--- stay (core/telling/events.py): the one that is added does not see itself.
+-- As update.sql, and where it was written its event with it: $19 kind (NULL: there is none), $20 detail, $21 trace. Of a key's
+-- events the latest 100 stay (core/telling/events.py): the one that is added does not see itself. $22 where the claim came from;
+-- NULL leaves what stands.
 WITH now AS MATERIALIZED (
     SELECT date_trunc('milliseconds', clock_timestamp()) + $1::bigint * interval '1 millisecond' AS at
 ),
@@ -8,6 +9,7 @@ written AS (
     SET fence = CASE WHEN $4::boolean THEN nextval('umavez_fence') ELSE r.fence END,
         created_at = CASE WHEN $5::boolean THEN now.at ELSE r.created_at END,
         updated_at = now.at,
+        origin = coalesce($22::text, r.origin),
         (
             stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
             outcome_kept, result_data, error_message, progress, evidence
@@ -35,6 +37,7 @@ kept AS (
     SELECT
         now.at, $2::bytea, $19::text, $8::bigint::integer, written.fence, split_part($6::text, '/', 1), $20::text, $21::text
     FROM written, now
+    WHERE $19::text IS NOT NULL
 ),
 forgotten AS (
     DELETE FROM umavez_events
@@ -43,6 +46,7 @@ forgotten AS (
         FROM written, LATERAL (
             SELECT seq FROM umavez_events WHERE digest = $2::bytea ORDER BY seq DESC OFFSET 99
         ) e
+        WHERE $19::text IS NOT NULL
     )
 )
 SELECT

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.shelter import async_sheltered
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import Tally
+from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis.async_pipe import AsyncPipe
 from umavez.stores.redis.command import SWAP
@@ -83,6 +86,23 @@ class AsyncRedisStore:
     async def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
         """Keep an event that belongs to no swap, a few for each record."""
         await self._hold(self._dialogues.remark(key, event, attempt, fence, holder))
+
+    @async_sheltered
+    async def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin; kept for a week."""
+        return await self._look(self._dialogues.origin(key))
+
+    @async_sheltered
+    async def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        return await self._hold(self._dialogues.tally(process, span, tallies))
+
+    @async_sheltered
+    async def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        return await self._look(self._dialogues.tallied(span, newer_than, operation, limit))
 
     @async_sheltered
     async def announce(self, process: Process) -> None:

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.shelter import sheltered
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Millis, Query, Record
+from umavez.core.record import Draft, Instant, Millis, Query, Record
 from umavez.core.telling.events import EventDraft, PastEvent, Process
+from umavez.core.telling.minutes import Tally
+from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores.redis.command import SWAP
 from umavez.stores.redis.dialogue import Demoted, Dialogue, Dialogues, ForeignReply
@@ -84,6 +87,23 @@ class RedisStore:
     def remark(self, key: Key, event: EventDraft, attempt: int, fence: int, holder: str) -> None:
         """Keep an event that belongs to no swap, a few for each record."""
         self._hold(self._dialogues.remark(key, event, attempt, fence, holder))
+
+    @sheltered
+    def origin(self, key: Key) -> Origin | None:
+        """Where the last claim came from that brought an origin; kept for a week."""
+        return self._look(self._dialogues.origin(key))
+
+    @sheltered
+    def tally(self, process: str, span: Millis, tallies: Sequence[Tally]) -> Instant:
+        """Put what `process` has counted in the place of what it had; the store's time."""
+        return self._hold(self._dialogues.tally(process, span, tallies))
+
+    @sheltered
+    def tallied(
+        self, span: Millis, newer_than: Millis, operation: str | None = None, limit: int = 50_000
+    ) -> list[Tally]:
+        """What all processes have counted."""
+        return self._look(self._dialogues.tallied(span, newer_than, operation, limit))
 
     @sheltered
     def announce(self, process: Process) -> None:

@@ -1,0 +1,13 @@
+-- As insert.sql, and behind the draft where its claim came from.
+INSERT INTO idempotency_records (
+    digest, scope, operation_name, idempotency_key, id, fence, created_at, updated_at,
+    stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
+    outcome_kept, result_data, error_message, progress, evidence, origin
+)
+VALUES (
+    ?, ?, ?, ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, ?, ?, ?,
+    ?, ?, ?, ?, ?, ?
+)
+ON CONFLICT (digest) DO NOTHING
+RETURNING fence
