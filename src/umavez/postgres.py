@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from umavez.stores.postgres._sync.upgrade import between_transactions
 from umavez.stores.postgres.hosts import patience
 from umavez.stores.postgres.uncancelled import UncancelledConnection
 
-__all__ = ["UncancelledConnection", "patience"]
+__all__ = ["UncancelledConnection", "between_transactions", "patience"]

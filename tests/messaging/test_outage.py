@@ -75,7 +75,12 @@ async def _published(carrier: Broker, messages: list[Message]) -> None:
 
 @pytest.mark.parametrize("own", [True, False], ids=["the store's word", "the driver's word"])
 def test_an_outage_longer_than_all_attempts_buries_nothing(
-    carrier: Broker, leaving: Leaving, place: Place, eventually: Callable[..., Any], own: bool
+    carrier: Broker,
+    leaving: Leaving,
+    place: Place,
+    eventually: Callable[..., Any],
+    own: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Two attempts of each are allowed; ten or more fail. Messages of one aggregate keep their order all the while."""
     failed: list[str] = []
@@ -102,6 +107,9 @@ def test_an_outage_longer_than_all_attempts_buries_nothing(
     in_order = [body for body in done if int(body) < 4]
     assert in_order == sorted(in_order)
     assert not [row for row in rows(place) if row[1] == "DEAD"]
+    said = [record for record in caplog.records if "the database is away" in record.getMessage()]
+    assert said
+    assert not [record for record in said if record.exc_info], "an outage says the same for every message"
 
 
 def test_what_was_handled_while_the_database_left_is_marked_when_it_is_back(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -61,6 +62,73 @@ def test_queues_have_an_explicit_limit_and_dead_letters_that_are_not_lost() -> N
         "x-overflow": "reject-publish",
     }
     assert "x-dead-letter-strategy" not in queue_arguments(Topology("p"), "mailer", (3, 9))
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_connection_that_was_not_opened_is_closed_all_the_same(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """Or else whichever thread collects it begins a farewell that nobody awaits, and Python complains."""
+    made: list[aio_pika.Connection] = []
+    begin = aio_pika.Connection.__init__
+
+    def noted(self: aio_pika.Connection, *given: Any, **named: Any) -> None:
+        made.append(self)
+        begin(self, *given, **named)
+
+    monkeypatch.setattr(aio_pika.Connection, "__init__", noted)
+
+    async def refused() -> None:
+        async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        if not answers:
+            server.close()
+            await server.wait_closed()
+        broker = RabbitBroker(f"amqp://guest@127.0.0.1:{port}/", answer=5.0)
+        with pytest.raises(BrokerUnavailable):
+            await broker.publish([Message("t", "{}")])
+        await broker.close()
+        server.close()
+
+    runner.run(refused())
+    assert made
+    assert all(connection.is_closed for connection in made)
+
+
+LARGE = int(os.environ.get("UMAVEZ_TEST_LARGE_MESSAGES", "24"))
+
+
+def test_large_messages_go_out_once_each(postgres_url: str, broker: RabbitBroker, runner: asyncio.Runner) -> None:
+    """I8: what is claimed together is bounded in bytes, so that its confirms come in time and nothing is sent again."""
+    place = place_of(postgres_url)
+    place.empty()
+    with closing(place.connect()) as connection:
+        for number in range(LARGE):
+            Outbox().append(connection, Message("large", f'"{number:03}' + "x" * 5_000_000 + '"'))
+            connection.commit()
+
+    async def moved() -> list[str]:
+        subscription = await broker.subscribe("reader", ["large"], prefetch=2)
+        database = Database(postgres_url)
+        relay, stop = Relay(database, broker, RelaySettings(batch=200)), asyncio.Event()
+        running = asyncio.create_task(relay.run(stop))
+        bodies: list[str] = []
+        async with asyncio.timeout(20 + 2 * LARGE):
+            while relay.published < LARGE or len(bodies) < LARGE:
+                for delivery in await subscription.take(2, 0.2):
+                    bodies.append(delivery.message.body[1:4])
+                    await subscription.finish([delivery])
+        bodies += [delivery.message.body[1:4] for delivery in await subscription.take(2, 1.0)]
+        stop.set()
+        await running
+        await subscription.close()
+        await database.close()
+        return bodies
+
+    assert sorted(runner.run(moved())) == [f"{number:03}" for number in range(LARGE)]
 
 
 async def dead_letters(url: str, topology: Topology, subscriber: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from tests.messaging.places import Place, place_of
@@ -431,6 +433,63 @@ def test_what_an_ordered_claim_costs_does_not_grow_with_done_rows(tmp_path: Path
     plain = _steps_of_claims(tmp_path / "plain.db", 0, 0)
     assert steps[5000] <= 1.05 * steps[0]
     assert steps[0] <= 1.5 * plain
+
+
+@pytest.mark.parametrize("names", [0, 10])
+@pytest.mark.parametrize("subscriber", [None, "ledger"])
+def test_a_backlog_that_came_at_once_is_claimed_without_a_walk_over_it(
+    postgres_url: str, names: int, subscriber: str | None
+) -> None:
+    """I5: before PostgreSQL has looked at what came, no statement of a claim reads much more than it takes."""
+    schema = f"fresh_{secrets.token_hex(4)}"
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE SCHEMA {schema}")
+    place = place_of(f"{postgres_url}?options=-csearch_path%3D{schema}")
+    place.empty()
+    many = 40_000  # a few thousand it may sort, which costs less than a claim
+    messages = [Message("t", "x" * 50, aggregate=f"a{one % names}" if names else None) for one in range(many)]
+    most: list[tuple[int, str]] = []
+
+    class Explained(Sql):
+        def rows(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+            self.explain(text, values)
+            return super().rows(text, values)
+
+        def count(self, text: str, values: Sequence[Any] = ()) -> int:
+            self.explain(text, values)
+            return super().count(text, values)
+
+        def explain(self, text: str, values: Sequence[Any]) -> None:
+            super().rows("SAVEPOINT before")
+            ((plan,),) = super().rows(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", values)
+            super().rows("ROLLBACK TO SAVEPOINT before")
+            most.append((_most_read(plan[0]["Plan"]), text))
+
+    with closing(place.connect()) as connection:
+        for table in ("umavez_outbox", "umavez_deliveries"):
+            place.run(connection, f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+        Outbox().append(connection, messages)
+        if subscriber is not None:
+            same = "id, topic, body, headers, aggregate, state, attempts, created_at, due_at"
+            place.run(
+                connection,
+                f"INSERT INTO umavez_deliveries (subscriber, {same}) SELECT ?, {same} FROM umavez_outbox",
+                subscriber,
+            )
+        connection.commit()
+        sql, backlog = Explained(connection), Backlog(Dialect.POSTGRES, subscriber)
+        rows = carry(backlog.claim(200, 60_000, "first", chain=200), sql)
+        assert len(rows) == 200
+        assert carry(backlog.done([row.seq for row in rows], "first"), sql) == 200
+        connection.rollback()
+
+    assert max(most)[0] <= 1000, max(most)
+
+
+def _most_read(plan: dict[str, Any]) -> int:
+    """The rows of the node that read most, those that it read in vain included."""
+    own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return max([own, *map(_most_read, plan.get("Plans", []))])
 
 
 def _steps_of_claims(path: Path, names: int, done: int) -> int:

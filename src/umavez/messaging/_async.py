@@ -9,11 +9,11 @@ from umavez._async.once import AsyncOnce
 from umavez.clock import SYSTEM, Clock
 from umavez.messaging.message import Message
 from umavez.messaging.observing import MessageObserver, MessageObservers
+from umavez.messaging.tables.causes import making
 from umavez.messaging.tables.rows import append
-from umavez.messaging.tables.version import PACKAGE, VERSION
 from umavez.messaging.wakeups import WAKEUPS
 from umavez.sql.connection import AsyncSql
-from umavez.sql.flow import async_carry, migration
+from umavez.sql.flow import async_carry
 
 KEEP = 30 * 24 * 3600.0
 """Seconds that a handled id is remembered. A message may come again for as long as a queue or a person can hold it."""
@@ -42,7 +42,7 @@ class AsyncOutbox:
     async def migrate(self, connection: Any) -> str:
         """Create or upgrade the tables of messaging in this database; commit afterwards."""
         sql = await AsyncSql.on(connection)
-        return await async_carry(migration(PACKAGE, "messaging", VERSION, sql.dialect), sql)
+        return await async_carry(making(sql.dialect), sql)
 
 
 class AsyncInbox:

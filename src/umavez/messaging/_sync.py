@@ -10,11 +10,11 @@ from umavez._sync.once import Once
 from umavez.clock import SYSTEM, Clock
 from umavez.messaging.message import Message
 from umavez.messaging.observing import MessageObserver, MessageObservers
+from umavez.messaging.tables.causes import making
 from umavez.messaging.tables.rows import append
-from umavez.messaging.tables.version import PACKAGE, VERSION
 from umavez.messaging.wakeups import WAKEUPS
 from umavez.sql.connection import Sql
-from umavez.sql.flow import carry, migration
+from umavez.sql.flow import carry
 
 KEEP = 30 * 24 * 3600.0
 """Seconds that a handled id is remembered. A message may come again for as long as a queue or a person can hold it."""
@@ -43,7 +43,7 @@ class Outbox:
     def migrate(self, connection: Any) -> str:
         """Create or upgrade the tables of messaging in this database; commit afterwards."""
         sql = Sql.on(connection)
-        return carry(migration(PACKAGE, "messaging", VERSION, sql.dialect), sql)
+        return carry(making(sql.dialect), sql)
 
 
 class Inbox:

@@ -26,7 +26,7 @@ from umavez.messaging.broker import (
 )
 from umavez.messaging.excuses import Excuses
 from umavez.messaging.message import Message
-from umavez.messaging.observing import MessageObserver, MessageObservers
+from umavez.messaging.observing import MessageObserver, MessageObservers, fields
 from umavez.messaging.stopping import paused
 
 log = logging.getLogger("umavez.consumer")
@@ -97,7 +97,8 @@ class Consumer:
                     await subscription.close()
             except BrokerUnavailable as error:
                 failures += 1
-                log.warning("consumer %s waits: %s", self._subscriber, error)
+                told = fields("consumer_waits", error, subscriber=self._subscriber, failures=failures)
+                log.warning("consumer %s waits: %s", self._subscriber, error, extra=told)
                 await paused(stop, self._settings.outage.pause(failures))
 
     async def _consumed(self, subscription: Subscription, stop: asyncio.Event) -> None:
@@ -125,7 +126,8 @@ class Consumer:
             deliveries = await subscription.take(free, self._settings.wait)
         except DatabaseAway as away:
             self._away += 1
-            log.warning("consumer %s waits for the database: %s", self._subscriber, away)
+            told = fields("consumer_waits", away, subscriber=self._subscriber, failures=self._away)
+            log.warning("consumer %s waits for the database: %s", self._subscriber, away, extra=told)
             await paused(stop, self._settings.outage.pause(self._away))
             return
         self._away = 0
@@ -203,9 +205,9 @@ class Consumer:
     ) -> None:
         reason = f"{type(error).__name__}: {error}"
         message, backoff = delivery.message, self._settings.backoff
-        log.warning("%s failed for %s at attempt %d", message.topic, message.id, delivery.attempts, exc_info=error)
         excused = self._excuses.excuse(message.id, error)
         hopeless = isinstance(error, Poison) or backoff.spent(delivery.attempts)
+        self._tell(delivery, error, bool(excused), hopeless)
         self._observers.handled(tokens, "away" if excused else "dead" if hopeless else "failed", error)
         while True:
             try:
@@ -220,12 +222,31 @@ class Consumer:
                 return
             except DatabaseAway as away:
                 # Left as it is, it would come again when its lease lapses, and this attempt would count.
-                log.warning("the failure of %s is noted when the database is back: %s", message.id, away)
+                told = self._about("failure_noted_later", delivery, away)
+                log.warning("the failure of %s is noted when the database is back: %s", message.id, away, extra=told)
                 excused = excused or 1
                 await asyncio.sleep(self._settings.outage.pause(excused))
             except BrokerUnavailable as lost:
-                log.warning("the failure of %s could not be noted, it comes again: %s", message.id, lost)
+                told = self._about("failure_not_noted", delivery, lost)
+                log.warning("the failure of %s could not be noted, it comes again: %s", message.id, lost, extra=told)
                 return
+
+    def _tell(self, delivery: Delivery, error: BaseException, excused: bool, hopeless: bool) -> None:
+        message = delivery.message
+        told = self._about("message_failed", delivery, error) | {"dead": hopeless and not excused}
+        if excused:
+            # Every message in hand says the same, again and again: no traceback tells more than the first line.
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            log.warning("%s waits at %s, the database is away: %s", message.id, message.topic, reason, extra=told)
+            return
+        log.warning(
+            "%s failed for %s at attempt %d",
+            message.topic,
+            message.id,
+            delivery.attempts,
+            exc_info=error,
+            extra=told,
+        )
 
     async def _flushing(self, subscription: Subscription) -> None:
         failures = 0
@@ -249,10 +270,16 @@ class Consumer:
                     await subscription.finish(finished)
                 return
             except DatabaseAway as away:
-                log.warning("%d deliveries are marked as done when the database is back: %s", len(finished), away)
+                told = self._of_many("marked_later", finished, away)
+                log.warning(
+                    "%d deliveries are marked as done when the database is back: %s", len(finished), away, extra=told
+                )
                 self._finished[:0] = finished
             except BrokerUnavailable as lost:
-                log.warning("%d deliveries could not be marked as done, they come again: %s", len(finished), lost)
+                told = self._of_many("not_marked", finished, lost)
+                log.warning(
+                    "%d deliveries could not be marked as done, they come again: %s", len(finished), lost, extra=told
+                )
                 return
 
     async def _renewing(self, subscription: Subscription) -> None:
@@ -263,7 +290,8 @@ class Consumer:
                 try:
                     await subscription.renew(in_hand)
                 except BrokerUnavailable as lost:
-                    log.warning("leases were not renewed: %s", lost)
+                    told = self._of_many("leases_not_renewed", in_hand, lost)
+                    log.warning("leases were not renewed: %s", lost, extra=told)
 
     async def _drained(self, subscription: Subscription) -> None:
         """Let what is running end, give back what is not begun, and cut off what takes too long."""
@@ -276,7 +304,8 @@ class Consumer:
         for task in cut:
             task.cancel()
         if cut:
-            log.warning("%d handlers did not end in %g s and were cut off", len(cut), self._settings.drain)
+            told = fields("handlers_cut_off", subscriber=self._subscriber, count=len(cut))
+            log.warning("%d handlers did not end in %g s and were cut off", len(cut), self._settings.drain, extra=told)
             await asyncio.wait(cut, timeout=FAREWELL)
         self._cutting = False
 
@@ -286,7 +315,24 @@ class Consumer:
         try:
             await subscription.give_back(deliveries)
         except BrokerUnavailable as lost:
-            log.warning("%d deliveries could not be given back, they come again: %s", len(deliveries), lost)
+            told = self._of_many("not_given_back", deliveries, lost)
+            log.warning("%d deliveries could not be given back, they come again: %s", len(deliveries), lost, extra=told)
+
+    def _about(self, event: str, delivery: Delivery, error: BaseException) -> dict[str, Any]:
+        """What stands beside a line about one delivery."""
+        message = delivery.message
+        return fields(
+            event,
+            error,
+            subscriber=self._subscriber,
+            topic=message.topic,
+            message_id=message.id,
+            attempt=delivery.attempts,
+        )
+
+    def _of_many(self, event: str, deliveries: Sequence[Delivery], error: BaseException) -> dict[str, Any]:
+        """What stands beside a line about several."""
+        return fields(event, error, subscriber=self._subscriber, count=len(deliveries))
 
 
 def _forget_cancelling() -> None:

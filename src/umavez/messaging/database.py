@@ -20,10 +20,10 @@ from umavez.errors import (
     StoreUnavailable,
 )
 from umavez.messaging.connections import Connection, opener
-from umavez.messaging.tables.version import PACKAGE, VERSION
+from umavez.messaging.tables.causes import making
 from umavez.messaging.wakeups import CHANNEL
 from umavez.sql.connection import Dialect
-from umavez.sql.flow import SqlFlow, migration
+from umavez.sql.flow import SqlFlow
 from umavez.stores import part_of, without_password
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Database:
 
     async def migrate(self) -> str:
         """Create or upgrade the tables of messaging; safe to repeat."""
-        return await self.run(lambda: migration(PACKAGE, "messaging", VERSION, self.dialect))
+        return await self.run(lambda: making(self.dialect))
 
     async def close(self) -> None:
         """Close the connections that are not in use; a later use opens them again."""

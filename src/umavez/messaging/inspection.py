@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from umavez.messaging.message import told
+from umavez.messaging.tables.causes import THERE
 from umavez.sql.connection import Dialect
 from umavez.sql.flow import Ask, SqlFlow, Write, now_at
 
@@ -29,6 +30,8 @@ class Entry(NamedTuple):
     error: str | None
     body: str | None = None
     headers: str | None = None
+    cause: str | None = None
+    """The digest of the key whose attempt wrote it, in hexadecimal digits, where that is kept."""
 
 
 class Lag(NamedTuple):
@@ -46,6 +49,7 @@ class Inspection:
         self._own = "" if subscriber is None else " AND subscriber = ?"
         self._values: tuple[Any, ...] = () if subscriber is None else (subscriber,)
         self._now = now_at(dialect)
+        self._caused = None if subscriber is not None else THERE[dialect]
 
     def entries(self, state: str | None = None, topic: str | None = None, limit: int = 100) -> SqlFlow[list[Entry]]:
         """The oldest that match, without their bodies."""
@@ -59,9 +63,22 @@ class Inspection:
 
     def entry(self, name: str) -> SqlFlow[Entry | None]:
         """One message with its body, or None."""
-        text = f"SELECT {_BRIEF}, body, headers FROM {self._table} WHERE id = ?{self._own}"
+        cause = ", cause" if (yield from self._keeps_causes()) else ""
+        text = f"SELECT {_BRIEF}, body, headers{cause} FROM {self._table} WHERE id = ?{self._own}"
         rows = yield Ask(text, (name, *self._values))
         return Entry(*rows[0]) if rows else None
+
+    def caused(self, digest: str, limit: int = 100) -> SqlFlow[list[Entry]]:
+        """The messages that attempts at the key with this digest wrote, oldest first, without their bodies."""
+        if not (yield from self._keeps_causes()):
+            return []
+        text = f"SELECT {_BRIEF}, NULL, NULL, cause FROM {self._table} WHERE cause = ? ORDER BY seq LIMIT ?"
+        rows = yield Ask(text, (digest, limit))
+        return [Entry(*row) for row in rows]
+
+    def _keeps_causes(self) -> SqlFlow[bool]:
+        """Whether the outbox has the column; deliveries have none."""
+        return self._caused is not None and bool((yield Ask(self._caused))[0][0])
 
     def counts(self) -> SqlFlow[dict[str, int]]:
         """How many there are in each state."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from umavez.engine.observing import error_type
+from umavez.engine.traces import trace_fields
 from umavez.messaging.broker import Delivery
 from umavez.messaging.message import Message
 
@@ -92,6 +94,15 @@ class MessageObservers:
         finally:
             for observer, token in zip(self._all, tokens, strict=True):
                 _kept(observer.settled, token, trouble)
+
+
+def fields(event: str, error: BaseException | None = None, **told: Any) -> dict[str, Any]:
+    """What stands beside a line of the log (`extra=`): which event, about what, the error's type, the current trace.
+
+    Never what an error says or a message holds.
+    """
+    kind = {} if error is None else {"error_type": error_type(error)}
+    return {"event": f"umavez.{event}", **told, **kind, **trace_fields()}
 
 
 def _kept(tell: Callable[..., T], *words: Any) -> T | None:

@@ -29,7 +29,7 @@ from umavez.messaging.broker import (
 from umavez.messaging.database import Database
 from umavez.messaging.inspection import Inspection, Lag
 from umavez.messaging.message import Message
-from umavez.messaging.observing import MessageObserver, MessageObservers
+from umavez.messaging.observing import MessageObserver, MessageObservers, fields
 from umavez.messaging.stopping import paused
 from umavez.messaging.tables.backlog import Backlog
 from umavez.messaging.tables.claiming import PAGES, Claimed
@@ -122,7 +122,7 @@ class Relay:
             try:
                 told(await self.lag(), self.published)
             except StoreError as error:
-                log.warning("the lag is not known: %s", error)
+                log.warning("the lag is not known: %s", error, extra=fields("relay_lag_unknown", error))
             await paused(stop, self._settings.tell_every)
 
     async def _hinted(self, wake: asyncio.Event) -> None:
@@ -132,7 +132,7 @@ class Relay:
                 await self._database.listen(wake.set)
                 return
             except StoreError as error:
-                log.warning("hints of the database are missed: %s", error)
+                log.warning("hints of the database are missed: %s", error, extra=fields("relay_hints_missed", error))
                 await asyncio.sleep(self._settings.outage.cap)
 
     async def _lane(self, stop: asyncio.Event, wake: asyncio.Event) -> None:
@@ -146,7 +146,7 @@ class Relay:
                     await self._handed_over_beside(claim, wake)
             except (StoreError, BrokerUnavailable) as error:
                 failures += 1
-                log.warning("relay waits: %s", error)
+                log.warning("relay waits: %s", error, extra=fields("relay_waits", error, failures=failures))
                 await paused(stop, self._settings.outage.pause(failures))
                 continue
             failures = 0
@@ -214,8 +214,11 @@ class Relay:
         marked = await self._database.run(lambda: backlog.done(confirmed, token), atomic=False)
         self.published += marked
         if marked < len(confirmed):
+            late = len(confirmed) - marked
             log.warning(
-                "%d messages were taken over before they were marked; they go out twice", len(confirmed) - marked
+                "%d messages were taken over before they were marked; they go out twice",
+                late,
+                extra=fields("messages_taken_over", count=late),
             )
         await self._put_back(backlog, [(row, answer) for row, answer in told if isinstance(answer, str)], token)
         await self._released(backlog, [row for row, answer in told if answer is UNANSWERED], token)
@@ -230,7 +233,11 @@ class Relay:
         except BrokerUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one of them is to blame; which one, shows when they go alone
-            log.warning("a batch could not be sent, its messages go one by one: %r", error)
+            log.warning(
+                "a batch could not be sent, its messages go one by one: %r",
+                error,
+                extra=fields("batch_not_sent", error, count=len(messages)),
+            )
             answers = await self._one_by_one(messages)
         told: dict[int, Answer] = {row.seq: Hopeless(row.broken) for row in rows if row.broken}
         told |= {row.seq: answer for row, answer in zip(sent, answers, strict=True)}
@@ -267,26 +274,31 @@ class Relay:
         for row, reason in refused:
             groups.setdefault((row.attempts, reason, isinstance(reason, Hopeless)), []).append(row.seq)
         for (attempts, reason, hopeless), seqs in groups.items():
-            log.warning("%d messages were refused at attempt %d: %s", len(seqs), attempts, reason)
+            told = fields("messages_refused", count=len(seqs), attempt=attempts, dead=self._dies(reason, attempts))
+            log.warning("%d messages were refused at attempt %d: %s", len(seqs), attempts, reason, extra=told)
             if isinstance(reason, NotNow):
                 fate = partial(backlog.release, seqs, token, int(self._settings.backoff.pause(1) * 1000))
             elif hopeless:
                 fate = partial(backlog.bury, seqs, token, f"It can never be published. {reason}")
             elif self._settings.backoff.spent(attempts):
-                told = f"Refused {attempts} times, at last: {reason}"
-                fate = partial(backlog.bury, seqs, token, told)
+                fate = partial(backlog.bury, seqs, token, f"Refused {attempts} times, at last: {reason}")
             else:
                 fate = partial(
                     backlog.back_off, seqs, token, int(self._settings.backoff.pause(attempts) * 1000), reason
                 )
             await self._database.run(fate, atomic=False)
 
+    def _dies(self, reason: str, attempts: int) -> bool:
+        if isinstance(reason, NotNow):
+            return False
+        return isinstance(reason, Hopeless) or self._settings.backoff.spent(attempts)
+
     async def _cleaning(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
                 await self.clean()
             except StoreError as error:
-                log.warning("cleaning waits: %s", error)
+                log.warning("cleaning waits: %s", error, extra=fields("cleaning_waits", error))
             await paused(stop, self._settings.clean_every)
 
     async def clean(self, batch: int = 1000) -> int:

@@ -15,7 +15,8 @@ from umavez.sequences.names import checked
 from umavez.sequences.ranges import ENDLESS, Range
 from umavez.sequences.version import NAME, PACKAGE, VERSION
 from umavez.sql.connection import AsyncSql, Dialect, async_close
-from umavez.sql.flow import async_carry, joined, migration
+from umavez.sql.flow import async_carry, joined
+from umavez.sql.migration import migration
 
 FROM_ONE = (Range(1),)
 

@@ -16,7 +16,8 @@ from umavez.sequences.names import checked
 from umavez.sequences.ranges import ENDLESS, Range
 from umavez.sequences.version import NAME, PACKAGE, VERSION
 from umavez.sql.connection import Dialect, Sql, close
-from umavez.sql.flow import carry, joined, migration
+from umavez.sql.flow import carry, joined
+from umavez.sql.migration import migration
 
 FROM_ONE = (Range(1),)
 

@@ -6,34 +6,15 @@ A flow yields `Ask` (answered with rows) and `Write` (answered with a count) and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Sequence
-from importlib.resources import files
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from umavez.errors import ConfigurationError, SchemaOutdated, StoreUnavailable
+from umavez.errors import ConfigurationError
 from umavez.sql.connection import AsyncSql, Dialect, Row, Sql
-from umavez.stores import MIGRATING
 
 T = TypeVar("T")
 IN_TRANSACTION = 1
 """The bit of MariaDB's status that says a transaction is open."""
-
-PATIENCE = 60
-"""Seconds that a migration waits for another, or for a transaction that is in its way."""
-
-_LOCK = "concat('umavez migrate ', md5(database()))"
-"""The name at which MariaDB's migrations of one database queue."""
-
-_THERE = {
-    Dialect.SQLITE: "SELECT count(*) FROM sqlite_master WHERE name = ?",
-    Dialect.POSTGRES: "SELECT to_regclass(?) IS NOT NULL",
-    Dialect.MARIADB: "SELECT count(*) FROM information_schema.tables"
-    " WHERE table_schema = database() AND table_name = ?",
-}
-"""Whether a table is there."""
-
-_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 
 _NOW = {
     Dialect.SQLITE: "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
@@ -147,55 +128,3 @@ def _would_roll_back(connection: Any, dialect: Dialect) -> bool:
     if dialect is Dialect.POSTGRES:
         return not connection.autocommit or connection.info.transaction_status != 0
     return not connection.get_autocommit() or bool(connection.server_status & IN_TRANSACTION)
-
-
-def migration(package: str, name: str, newest: int, dialect: Dialect) -> SqlFlow[str]:
-    """Create or upgrade the tables that `package`'s schema folder describes; safe to repeat, and by many at once.
-
-    Tables that are up to date are left alone: not even a lock on them is asked for. Raises SchemaOutdated where a
-    newer umavez made them, and StoreUnavailable where others migrate for too long.
-    """
-    yield from _queue_to_migrate(dialect)
-    statements = _statements(package, dialect)
-    before = yield from _installed(name, statements, dialect)
-    if before > newest:
-        raise SchemaOutdated(
-            f"The tables of {name} are at version {before} and this umavez knows {newest}; upgrade umavez."
-        )
-    if before < newest:
-        for statement in statements:
-            yield Write(statement)
-        yield Write("UPDATE umavez_meta SET value = ? WHERE name = ?", (newest, name))
-    if dialect is Dialect.MARIADB:
-        yield Ask(f"SELECT RELEASE_LOCK({_LOCK})")
-    return f"The tables of {name} {'were already' if before == newest else 'are now'} at version {newest}."
-
-
-def _queue_to_migrate(dialect: Dialect) -> SqlFlow[None]:
-    """Wait until nobody else migrates this database. SQLite needs no more than the transaction it is in."""
-    if dialect is Dialect.POSTGRES:
-        yield Write(f"SET LOCAL lock_timeout = {PATIENCE * 1000}")
-        yield Write("SET LOCAL statement_timeout = 0")
-        yield Ask("SELECT pg_advisory_xact_lock(?)", (MIGRATING,))
-    if dialect is Dialect.MARIADB:
-        # A little at a time: the connection itself gives up on an answer that takes as long as a statement may.
-        for _ in range(PATIENCE // 5):
-            if (yield Ask(f"SELECT GET_LOCK({_LOCK}, 5)"))[0][0] == 1:
-                break
-        else:
-            raise StoreUnavailable(f"Somebody else has been migrating for more than {PATIENCE} s; try again.")
-
-
-def _installed(name: str, statements: Sequence[str], dialect: Dialect) -> SqlFlow[int]:
-    """The version of the tables called `name`; 0 where one of them is not there, whatever the version says."""
-    tables = [found[1] for text in statements if (found := _TABLE.match(text))]
-    for table in tables:
-        if not (yield Ask(_THERE[dialect], (table,)))[0][0]:
-            return 0
-    rows = yield Ask("SELECT value FROM umavez_meta WHERE name = ?", (name,))
-    return int(rows[0][0]) if rows else 0
-
-
-def _statements(package: str, dialect: Dialect) -> list[str]:
-    text = files(package).joinpath(f"schema/{dialect.name.lower()}.sql").read_text("utf-8")
-    return [part.strip() for part in re.sub(r"--[^\n]*", "", text).split(";") if part.strip()]

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection
+from aio_pika.connection import make_url
 from aio_pika.exceptions import AMQPError, ChannelInvalidStateError
 
 from umavez.messaging.broker import BrokerUnavailable
@@ -72,17 +73,21 @@ class RabbitConnection:
                     raise
 
     async def _opened(self, url: str, seconds: float) -> None:
-        connection = await aio_pika.connect(url, timeout=seconds)
-        self._connection = connection
+        # Not by aio_pika.connect: what that cannot open stays unclosed, and is collected in any thread.
+        connection = self._connection = aio_pika.Connection(make_url(url))
+        await connection.connect(seconds)
         self.version = _version(connection)
         self._channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
 
     async def _dropped(self) -> None:
         connection, self._connection, self._channel = self._connection, None, None
         if connection is not None:
-            with suppress(*FAILURES):
-                async with asyncio.timeout(2):  # a frozen broker never answers the farewell
-                    await connection.close()
+            try:
+                with suppress(*FAILURES):
+                    async with asyncio.timeout(2):  # a frozen broker never answers the farewell
+                        await connection.close()
+            finally:
+                await connection.close()  # without its socket, which is gone by now, it is only marked as closed
 
     async def close(self) -> None:
         """Close the connection; the next use opens another."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from umavez.messaging.message import told
-from umavez.messaging.tables.claiming import MAX_BYTES, PAGES, Claimed, Claiming, among
+from umavez.messaging.tables.claiming import MAX_BYTES, PAGES, Claimed, Claiming, among, waiting
 from umavez.sql.connection import Dialect
 from umavez.sql.flow import Ask, SqlFlow, Write, now_at
 
@@ -85,7 +85,7 @@ class Backlog:
         if not seqs:
             return 0
         some, which = among(self.dialect, seqs)
-        text = f"UPDATE {self.table} SET {change} WHERE {some} AND token = ? AND state = 'WAITING'"
+        text = f"UPDATE {self.table} SET {change} WHERE {some} AND token = ? AND {waiting(self.dialect)}"
         written: int = yield Write(text, (*values, *which, token))
         return written
 

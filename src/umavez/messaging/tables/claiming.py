@@ -83,8 +83,8 @@ class Claiming:
         skip = "" if self._dialect is Dialect.SQLITE else " FOR UPDATE SKIP LOCKED"
         some, values = among(self._dialect, seqs)
         rows = yield Ask(
-            f"SELECT {COLUMNS} FROM {self._table}{hint} WHERE {some} AND state = 'WAITING' AND due_at <= {self._now}"
-            f" ORDER BY seq{skip}",
+            f"SELECT {COLUMNS} FROM {self._table}{hint} WHERE {some} AND {waiting(self._dialect)}"
+            f" AND due_at <= {self._now} ORDER BY seq{skip}",
             values,
         )
         ours = _unbroken(chosen, {int(row[0]) for row in rows})
@@ -101,8 +101,9 @@ class Claiming:
         columns = ", ".join(f"ours.{name}" for name in COLUMNS.split(", "))
         rows = yield Ask(
             f"UPDATE {self._table} AS ours SET token = ?, due_at = {self._now} + ?, attempts = ours.attempts + 1"
-            f" FROM (SELECT seq FROM {self._table} WHERE seq = ANY(?) AND state = 'WAITING' AND due_at <= {self._now}"
-            f" ORDER BY seq FOR UPDATE SKIP LOCKED) AS free WHERE ours.seq = free.seq RETURNING {columns}",
+            f" FROM (SELECT seq FROM {self._table} WHERE seq = ANY(?) AND {waiting(self._dialect)}"
+            f" AND due_at <= {self._now} ORDER BY seq FOR UPDATE SKIP LOCKED) AS free WHERE ours.seq = free.seq"
+            f" RETURNING {columns}",
             (token, lease_ms, seqs),
             alone=True,
         )
@@ -134,21 +135,45 @@ class Claiming:
         return fronts
 
     def _asked(self, names: Sequence[str], length: int) -> Ask:
-        columns = f"aggregate, seq, state, CASE WHEN due_at <= {self._now} THEN 1 ELSE 0 END, due_at, "
-        columns += _SIZE[self._dialect]
-        hint = f" FORCE INDEX ({self._table}_aggregate)" if self._dialect is Dialect.MARIADB else ""
+        columns = f"aggregate, seq, state, CASE WHEN due_at <= {self._now} THEN 1 ELSE 0 END AS due, due_at, "
+        columns += f"{_SIZE[self._dialect]} AS size"
+        branch = self._branch_by_range if self._dialect is Dialect.POSTGRES else self._branch
         branches: list[str] = []
         values: list[Any] = []
         # One index entry per state on MariaDB, one for both elsewhere: each branch reads no more than it returns.
         states = ("= 'WAITING'", "= 'DEAD'") if self._dialect is Dialect.MARIADB else ("IN ('WAITING', 'DEAD')",)
         for name in names:
             for state in states:
-                branches.append(
-                    f"SELECT * FROM (SELECT {columns} FROM {self._table}{hint} WHERE {self._own}aggregate = ?"
-                    f" AND state {state} ORDER BY seq LIMIT {length}) f{len(branches)}"
-                )
-                values += (*self._owner, name)
+                text, given = branch(columns, state, name, length, f"f{len(branches)}")
+                branches.append(text)
+                values += given
         return Ask(" UNION ALL ".join(branches), values, alone=True)
+
+    def _branch(self, columns: str, state: str, name: str, length: int, alias: str) -> tuple[str, Sequence[Any]]:
+        hint = f" FORCE INDEX ({self._table}_aggregate)" if self._dialect is Dialect.MARIADB else ""
+        text = (
+            f"SELECT * FROM (SELECT {columns} FROM {self._table}{hint} WHERE {self._own}aggregate = ?"
+            f" AND state {state} ORDER BY seq LIMIT {length}) {alias}"
+        )
+        return text, (*self._owner, name)
+
+    def _branch_by_range(
+        self, columns: str, state: str, name: str, length: int, alias: str
+    ) -> tuple[str, Sequence[Any]]:
+        """From where the aggregate begins, and only then whether it is the aggregate.
+
+        Asked for equality, a PostgreSQL that has no statistics yet expects a handful of rows and sorts them all: a
+        backlog of 100,000 that came at once drained at an eighth of the speed.
+        """
+        owner = "subscriber, " if self._owner else ""
+        index = f"{owner}aggregate, seq"
+        begin = ", ".join("?" * (len(self._owner) + 1))
+        text = (
+            f"SELECT aggregate, seq, state, due, due_at, size FROM (SELECT {owner}{columns} FROM {self._table}"
+            f" WHERE ({index}) >= ({begin}, 0) AND aggregate IS NOT NULL AND state {state}"
+            f" ORDER BY {index} LIMIT {length}) {alias} WHERE {self._own}aggregate = ?"
+        )
+        return text, (*self._owner, name, *self._owner, name)
 
 
 def among(dialect: Dialect, seqs: Sequence[int]) -> tuple[str, Sequence[Any]]:
@@ -156,6 +181,15 @@ def among(dialect: Dialect, seqs: Sequence[int]) -> tuple[str, Sequence[Any]]:
     if dialect is Dialect.POSTGRES:
         return "seq = ANY(?)", (list(seqs),)
     return f"seq IN ({','.join('?' * len(seqs))})", seqs
+
+
+def waiting(dialect: Dialect) -> str:
+    """That rows which were found by their seq wait still.
+
+    On PostgreSQL an expression, which no index knows: without statistics yet it would else go through all that waits,
+    200 rows in 85 ms instead of 1 of a backlog of 40,000 that came at once.
+    """
+    return "state || '' = 'WAITING'" if dialect is Dialect.POSTGRES else "state = 'WAITING'"
 
 
 def _runs(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Candidate]]:

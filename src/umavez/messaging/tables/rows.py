@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from umavez.messaging.message import Message, columns
+from umavez.messaging.tables.causes import cause_here
 from umavez.messaging.wakeups import CHANNEL
 from umavez.sql.connection import AsyncSql, Dialect, Sql
 from umavez.sql.flow import SqlFlow, Write, joining, now_at
@@ -23,32 +24,40 @@ def append(sql: Sql | AsyncSql, messages: Message | Iterable[Message], offset: i
         return []
     statement = appending(sql.dialect, given, offset)
     yield from joining(sql)
-    yield statement
+    cause = yield from cause_here(sql)
+    yield statement if cause is None else appending(sql.dialect, given, offset, cause)
     return [message.id for message in given]
 
 
-def appending(dialect: Dialect, messages: Sequence[Message], offset: int = 0) -> Write:
-    """The statement that puts `messages` into the outbox. One whose id is there already is left as it is."""
+def appending(dialect: Dialect, messages: Sequence[Message], offset: int = 0, cause: str | None = None) -> Write:
+    """The statement that puts `messages` into the outbox. One whose id is there already is left as it is.
+
+    `cause`: the digest of the key whose attempt writes them, for an outbox that can keep it.
+    """
     rows = [columns(message) for message in messages]
     now = now_at(dialect, offset)
+    into, more, causes = _INTO, "", []
+    if cause is not None:
+        into, more, causes = _INTO.replace("due_at)", "due_at, cause)"), ", ?", [cause]
     if dialect is Dialect.POSTGRES:
         given = "unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::bigint[])"
         text = (
-            f"{_INTO}SELECT id, topic, body, headers, aggregate, 'WAITING', 0, {now}, coalesce(available_at, {now})"
+            f"{into}SELECT id, topic, body, headers, aggregate, 'WAITING', 0, {now}, coalesce(available_at, {now})"
+            f"{more and ', ?::text'}"
             f" FROM {given} AS given (id, topic, body, headers, aggregate, available_at),"
             f" (SELECT pg_notify('{CHANNEL}', '')) AS hint ON CONFLICT (id) DO NOTHING"
         )
-        return Write(text, [list(column) for column in zip(*rows, strict=True)])
+        return Write(text, [*causes, *(list(column) for column in zip(*rows, strict=True))])
     if dialect is Dialect.SQLITE:
         fields = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(5))
         text = (
-            f"{_INTO}SELECT {fields}, 'WAITING', 0, {now}, coalesce(json_extract(value, '$[5]'), {now})"
+            f"{into}SELECT {fields}, 'WAITING', 0, {now}, coalesce(json_extract(value, '$[5]'), {now}){more}"
             " FROM json_each(?) WHERE true ON CONFLICT (id) DO NOTHING"
         )
-        return Write(text, (json.dumps(rows),))
-    line = f"(?, ?, ?, ?, ?, 'WAITING', 0, {now}, coalesce(?, {now}))"
-    text = f"{_INTO}VALUES {', '.join([line] * len(rows))} ON DUPLICATE KEY UPDATE id = VALUES(id)"
-    return Write(text, [value for row in rows for value in row])
+        return Write(text, (*causes, json.dumps(rows)))
+    line = f"(?, ?, ?, ?, ?, 'WAITING', 0, {now}, coalesce(?, {now}){more})"
+    text = f"{into}VALUES {', '.join([line] * len(rows))} ON DUPLICATE KEY UPDATE id = VALUES(id)"
+    return Write(text, [value for row in rows for value in (*row, *causes)])
 
 
 Parcel = tuple[str, Message, str, int, int, str | None]
