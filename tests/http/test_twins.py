@@ -23,7 +23,7 @@ from umavez._async.admission import AsyncAdmission
 from umavez._sync.admission import Admission
 from umavez.core.flow import Stale
 from umavez.core.key import Key
-from umavez.core.record import Settled, Status
+from umavez.core.record import Query, Settled, Status
 from umavez.engine.insistence import not_at_all
 from umavez.http import _async as shell_async
 from umavez.http import _sync as shell_sync
@@ -381,3 +381,23 @@ def test_an_outcome_that_cannot_be_read_here_is_neither_shown_nor_run_again(
 
     assert (answers[0].status, runs) == (503, 0)
     assert b"$sealed" not in answers[0].body
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_request_is_kept_with_where_it_came_from(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its traceparent and its id, of the request that ran; a repeat changes nothing, and nonsense is left out."""
+    trace = f"00-{'ab' * 16}-{'cd' * 8}-01"
+    store = MemoryStore()
+    for sent in ({"traceparent": trace, "x-request-id": "req-7"}, {"traceparent": "x", "x-request-id": "req-8"}):
+        for name, value in sent.items():
+            monkeypatch.setitem(HEADERS, name, value)
+        shell(Does(), store, TWICE[:1], unknown="rerun")
+    (record,) = store.find(Query())
+    origin = store.origin(record.key)
+    assert origin is not None
+    assert (origin.trace, origin.request) == (trace, "req-7")
+
+    monkeypatch.setitem(HEADERS, "idempotency-key", "k2")
+    monkeypatch.setitem(HEADERS, "x-request-id", "a b")
+    shell(Does(), store, TWICE[:1], unknown="rerun")
+    assert [store.origin(record.key) for record in store.find(Query(newest_first=True))].count(None) == 1

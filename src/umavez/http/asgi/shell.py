@@ -12,6 +12,7 @@ from typing import Any
 
 from umavez._async.once import AsyncOnce
 from umavez.core.protocol import Intent
+from umavez.core.telling.origin import whence
 from umavez.engine.current import forget_ended
 from umavez.errors import StoreError, UmavezError
 from umavez.http._async import AsyncWatch, run_joined
@@ -104,7 +105,7 @@ class Idempotency:
             if body is not None:
                 path, query = scope["path"], scope.get("query_string", b"")
                 key = exchange.key(route, whose, path, value)
-                return exchange.intent(route, key, path, query, media, body), body
+                return exchange.intent(route, key, path, query, media, body, _origin(scope["headers"])), body
         except BaseException:
             exchange.leave(whose)
             raise
@@ -198,6 +199,17 @@ def _admits_at_once(route: Route) -> bool:
     """Whether admission to `route` waits for nothing but the store: no rival, nobody asked, no transaction."""
     policy, contract = route.plan.policy, route.contract
     return not (policy.wait > 0 or policy.asks or contract.joined is not None or contract.replay == "entity")
+
+
+def _origin(headers: Any) -> str | None:
+    """Where a request came from, as its headers say; of several of a name the first counts."""
+    trace = request = None
+    for name, value in headers:
+        if name == b"traceparent" and trace is None:
+            trace = value.decode("latin-1")
+        elif name == b"x-request-id" and request is None:
+            request = value.decode("latin-1")
+    return None if trace is None and request is None else whence(trace, request)
 
 
 async def _settled(principal: Any) -> Principal:

@@ -104,13 +104,24 @@ class Exchange:
             text = sha256(b"%d:%b%b" % (len(value), value.encode(), _bytes(path))).hexdigest()
         return Key(scope, route.operation, text, _prefix(scope, route.operation))
 
-    def intent(self, route: Route, key: Key, path: str, query: bytes, content_type: str, body: bytes | Spool) -> Intent:
-        """What a request means to do once."""
+    def intent(
+        self,
+        route: Route,
+        key: Key,
+        path: str,
+        query: bytes,
+        content_type: str,
+        body: bytes | Spool,
+        origin: str | None = None,
+    ) -> Intent:
+        """What a request means to do once; `origin` is what its headers say of where it came from."""
         media = media_type(content_type)
         whole = body if isinstance(body, bytes) else body.whole
         if whole is None:
-            return Intent(key, fingerprint_of_stream(route.method, path, query, media, body.digest))  # type: ignore[union-attr]  # a Spool
-        return Intent(key, fingerprint(route.method, path, query, media, whole))
+            mark = fingerprint_of_stream(route.method, path, query, media, body.digest)  # type: ignore[union-attr]  # a Spool
+        else:
+            mark = fingerprint(route.method, path, query, media, whole)
+        return Intent(key, mark, None, None, origin)
 
     def enter(self, scope: str) -> None:
         """Count a keyed request in. Raises Problem (429) above the limit; nothing is counted then."""

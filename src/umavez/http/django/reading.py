@@ -8,6 +8,7 @@ from django.core.exceptions import RequestDataTooBig  # type: ignore[import-unty
 from django.http import HttpRequest, UnreadablePostError  # type: ignore[import-untyped]  # Django ships no types
 
 from umavez.core.protocol import Intent
+from umavez.core.telling.origin import whence
 from umavez.http.contract.body import refuse_declared, refuse_incomplete
 from umavez.http.contract.exchange import Exchange
 from umavez.http.contract.problem import BODY_INCOMPLETE, BODY_TOO_LARGE, Problem
@@ -55,7 +56,8 @@ class Incoming(NamedTuple):
         refuse_incomplete(request.META.get("CONTENT_LENGTH"), len(body))
         key = self.exchange.key(route, whose, request.path, value)
         media = request.META.get("CONTENT_TYPE", "")
-        return self.exchange.intent(route, key, request.path, self.query(), media, body)
+        origin = whence(request.META.get("HTTP_TRACEPARENT"), request.META.get("HTTP_X_REQUEST_ID"))
+        return self.exchange.intent(route, key, request.path, self.query(), media, body, origin)
 
     def document(self) -> str | None:
         """Which of the contract's documents is asked for: policy, status or none."""

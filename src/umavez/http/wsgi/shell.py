@@ -12,6 +12,7 @@ from typing import Any
 
 from umavez._sync.once import Once
 from umavez.core.protocol import Intent
+from umavez.core.telling.origin import whence
 from umavez.errors import StoreError, UmavezError
 from umavez.http._sync import Watch, run_joined
 from umavez.http.contract.answer import Answer
@@ -73,7 +74,8 @@ class Idempotency:
             body = _body(route, environ)
             key = exchange.key(route, whose, path, value)
             query = environ.get("QUERY_STRING", "").encode("latin-1")
-            intent = exchange.intent(route, key, path, query, environ.get("CONTENT_TYPE", ""), body)
+            origin = whence(environ.get("HTTP_TRACEPARENT"), environ.get("HTTP_X_REQUEST_ID"))
+            intent = exchange.intent(route, key, path, query, environ.get("CONTENT_TYPE", ""), body, origin)
             try:
                 return self._work(route, intent, environ, body, start_response)
             finally:
