@@ -102,20 +102,12 @@ def run_relay(
 def _metrics(port: int, url: str) -> MessageObserver:
     """Serve what this relay counts, and what stands in the database at `url`."""
     try:
-        from prometheus_client import start_http_server  # noqa: PLC0415 - only where metrics are asked for
-
-        from umavez.observe.messages import MessageMetrics  # noqa: PLC0415 - as above
-        from umavez.observe.standing import StoreMetrics  # noqa: PLC0415 - as above
+        from umavez.observe.metrics import serve_metrics  # noqa: PLC0415 - only where metrics are asked for
     except ModuleNotFoundError as missing:
         raise ConfigurationError(
             f"Metrics need {missing.name}, which is not installed; run: pip install 'umavez[metrics]'."
         ) from missing
-    try:
-        start_http_server(port, "127.0.0.1")
-    except OSError as taken:
-        raise ConfigurationError(f"Port {port} cannot be served ({taken.strerror}); choose another.") from taken
-    StoreMetrics(None, url=url)
-    return MessageMetrics()
+    return serve_metrics(port, url)
 
 
 async def _relay(url: str, broker_url: str, prefix: str, settings: RelaySettings, metrics_port: int | None) -> int:
