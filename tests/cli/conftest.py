@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.servers import KINDS, Missing, Run
 from umavez import Once
 from umavez.cli.app import app
 
@@ -29,20 +27,6 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
         return result
 
     return run
-
-
-@pytest.fixture
-def empty_database(server_run: Run) -> Iterator[Callable[[str], str]]:
-    """Makes a database on a server, such as empty_database("postgres"), in which no other test has been."""
-    with ExitStack() as lent:
-
-        def make(name: str) -> str:
-            server = server_run.server(KINDS[name])
-            if isinstance(server, Missing):
-                pytest.skip(f"{server}: {server.advice}")
-            return lent.enter_context(server_run.lend(KINDS[name], server))
-
-        yield make
 
 
 @pytest.fixture

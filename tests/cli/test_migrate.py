@@ -29,6 +29,7 @@ TABLES = {
     "umavez_sequences",
     "umavez_sequence_ranges",
     "umavez_numbers",
+    "umavez_minutes",
 }
 OF_SYSTEMS = {"clientes", "propostas", "ride_confirmations", "processos", "systems_version"}
 _TABLES = {
@@ -102,7 +103,7 @@ def test_an_older_version_of_a_part_is_brought_up_to_date(url: str) -> None:
     assert versions(url)["messaging"] == messaging.VERSION
 
 
-@pytest.mark.parametrize("table", ["umavez_outbox", "umavez_numbers", "idempotency_records"])
+@pytest.mark.parametrize("table", ["umavez_outbox", "umavez_numbers", "umavez_minutes", "idempotency_records"])
 def test_a_table_that_somebody_dropped_is_made_again(url: str, table: str) -> None:
     migrate(url)
     with writing(url, "tables") as connection:

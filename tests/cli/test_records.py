@@ -247,3 +247,19 @@ def test_a_story_is_told_with_its_events(command: Command, once: Once, store_url
     told = " ".join(command("records", "show", *where).stdout.split())
     assert "retried by" in told
     assert "settled by" in told
+
+
+def test_what_a_restored_database_has_forgotten_is_recorded_and_never_runs_again(
+    command: Command, once: Once, store_url: str
+) -> None:
+    words = ("records", "resolve", once.scope, "charge", "order-1", "--store", store_url, *DECISION)
+    assert "Nothing is recorded" in command(*words, "--happened", '"paid"', code=1).stderr
+    assert "needs no decision" in command(*words, "--not-happened", "--forgotten", code=2).stderr
+
+    command(*words, "--happened", '"paid"', "--forgotten")
+
+    outcome = once.run("charge", key="order-1", call=lambda: "ran", unknown="hold")
+    assert (outcome.value, outcome.replayed) == ("paid", True)
+    (entry,) = shown(command, store_url, once, "order-1")["evidence"]
+    assert (entry["what"], entry["by"], entry["reason"]) == ("resolved", "ana", "seen on the statement")
+    assert "pass --override" in command(*words, "--happened", '"other"', "--forgotten", code=1).stderr

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.instrument_benches import connect
-from umavez import Key, KeyReused, Once, Status, open_store
+from umavez import Event, Key, KeyReused, Once, Status, open_store
 from umavez.migration import migrate
+from umavez.observe.minutes import Minutes
 from umavez.sql.connection import Sql
 from umavez.sql.database import reading, writing
 from umavez.stores import Chronicle
@@ -115,3 +116,30 @@ def test_until_then_everything_but_the_history_goes_on(server: str, caplog: pyte
 
     assert len([line for line in caplog.records if "umavez migrate" in line.message]) == 1
     assert kinds(server, "1") == []
+
+
+def test_without_a_table_of_minutes_nothing_is_counted_and_nobody_fails(
+    old: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tables of before there were minutes: calls go on, it is said once, and migrating adds the table."""
+    with writing(old, "tables") as connection:
+        Sql(connection).count("DROP TABLE umavez_minutes")
+        Sql(connection).count("DELETE FROM umavez_meta WHERE name = 'minutes'")
+    before = rows(old, ROWS)
+    minutes = Minutes(old)
+    with caplog.at_level(logging.WARNING, "umavez"):
+        for _ in range(3):
+            minutes(Event("succeeded", Key("loja", "pay", "1"), 1, 0.1))
+            minutes.flush()
+        minutes.close()
+    made_at_once = old.startswith("sqlite")  # when the file is opened to write
+    assert len([line for line in caplog.records if "umavez migrate" in line.message]) == (0 if made_at_once else 1)
+
+    migrate(old)
+
+    assert rows(old, ROWS) == before
+    assert dict(rows(old, "SELECT name, value FROM umavez_meta")).items() >= {"schema": 2, "minutes": 1}.items()
+    minutes = Minutes(old)
+    minutes(Event("succeeded", Key("loja", "pay", "1"), 1, 0.1))
+    minutes.close()
+    assert int(rows(old, "SELECT sum(n) FROM umavez_minutes WHERE span = 60000")[0][0]) == (4 if made_at_once else 1)

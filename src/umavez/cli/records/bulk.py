@@ -64,6 +64,8 @@ def decide_all(url: str, wanted: Wanted) -> None:
         found = chosen(books, search, wanted.action, before)
         if wanted.number is None or before is None:
             _show([(record.key.operation, record.error or "") for record in found.records], found.now)
+            if found.for_two:
+                print(f"Left out: {found.for_two:,} that two people decide about, each in the console.")
             return
         if len(found.records) != wanted.number:
             raise UmavezError(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from umavez._sync.once import Once
-from umavez.cli.decisions import By, Reason, refuse_unsigned, release_key
+from umavez.cli.decisions import By, Reason, refuse_alone, refuse_unsigned, release_key
 from umavez.cli.durations import seconds
 from umavez.cli.options import StoreUrl, existing_url
 from umavez.cli.records.bulk import Before, Count, Wanted, Where, decide_all
@@ -23,6 +23,9 @@ Scope = Annotated[str | None, typer.Argument(metavar="SCOPE", help="Whose operat
 OperationName = Annotated[str | None, typer.Argument(metavar="OPERATION", help="What the operation is called.")]
 KeyValue = Annotated[
     str | None, typer.Argument(metavar="KEY", help="Which one. Write -- before a key that begins with -.")
+]
+Forgotten = Annotated[
+    bool, typer.Option("--forgotten", help="Also when there is no record: the database was restored to before it.")
 ]
 Override = Annotated[bool, typer.Option("--override", help="Also when the record has an outcome already.")]
 
@@ -63,6 +66,7 @@ def resolve(
     count: Count = None,
     before: Before = None,
     override: Override = False,
+    forgotten: Forgotten = False,
     keep: Annotated[
         float,
         typer.Option(
@@ -85,13 +89,17 @@ def resolve(
           --header "location: /orders/7" --by ana --reason "order 7 is there"
       umavez records resolve --where "status:unknown op:charge error:Timeout" --not-happened \\
           --by ana --reason "the bank has none of them"
+      umavez records resolve loja charge order-42 --happened '{"id": 7}' --forgotten \\
+          --by ana --reason "restored to 14:00; on the bank statement of 14:05"
     """
     if (happened is not None) + (status is not None) + not_happened != 1:
         raise ConfigurationError("Pass either --happened JSON, --status CODE for an HTTP request, or --not-happened.")
     if status is None and (body is not None or header):
         raise ConfigurationError("--body and --header belong to a response; pass its --status too.")
+    if forgotten and not_happened:
+        raise ConfigurationError("What is not recorded and did not happen needs no decision; leave --forgotten out.")
     if where is not None:
-        _refuse_named(scope, override=override)
+        _refuse_named(scope, override=override or forgotten)
         said = {"result": happened or "", "body": body or "", "headers": "\n".join(header or [])}
         said |= {} if status is None else {"status": str(status)}
         action = FREE if not_happened else HAPPENED
@@ -103,7 +111,7 @@ def resolve(
         answer = Happened(result_text(happened, name))
     elif status is not None:
         answer = Happened(response_text(status, body or "", header or [], name))
-    _decide(existing_url(store), name, answer, by, reason, override=override, keep=keep)
+    _decide(existing_url(store), name, answer, by, reason, override=override, forgotten=forgotten, keep=keep)
     print(f"{name} is recorded as {'not happened; its key is free' if not_happened else 'happened'}.")
 
 
@@ -148,13 +156,18 @@ def _refuse_named(scope: str | None, *, override: bool) -> None:
         raise ConfigurationError("--where stands alone: no record is named beside it, and nothing is overridden.")
 
 
-def _decide(url: str, key: Key, answer: Answer, by: str, reason: str, *, override: bool, keep: float) -> None:
+def _decide(
+    url: str, key: Key, answer: Answer, by: str, reason: str, *, override: bool, forgotten: bool, keep: float
+) -> None:
     refuse_unsigned(by, reason)
     with Once(url, scope=key.scope, codec=sealed(AsWritten())) as once:
+        refuse_alone(once, key)
         # Declared here because nobody can ask the application how long it keeps this operation's outcomes.
         once.plans.declared(key.operation, {"unknown": "hold", "keep": keep, "max_body": MAX_BODY})
         try:
-            once.resolve(key.operation, key.value, answer, by=by, reason=reason, override=override)
+            once.resolve(
+                *(key.operation, key.value, answer), by=by, reason=reason, override=override, forgotten=forgotten
+            )
         except NotStorable as error:
             raise ConfigurationError(str(error)) from error
         except AlreadySettled as settled:
