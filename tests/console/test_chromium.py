@@ -16,14 +16,34 @@ import uvicorn
 
 from tests.console.conftest import doubt
 from tests.umavez_systems.corridas.chromium import page
-from umavez import Once, console
+from umavez import Key, Once, console
 from umavez.console import loopback
 from umavez.leases import Leases
 from umavez.migration import migrate
 
 INSTRUMENTS = ("/messages", "/leases", "/tokens?owner=ana", "/sequences", "/processes", "/decisions")
 BULK = "/bulk?q=status%3Aunknown+op%3Acharge&action=not-happened"
-PAGES = ("/", "/unknown", "/records", *INSTRUMENTS, BULK)
+PAGES = ("/", "/operation?name=charge", "/unknown", "/records", *INSTRUMENTS, BULK)
+
+
+LONG = "a" * 200
+CONTRAST = """(() => {
+  const light = (text) => { const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map((each) => {
+    const part = each / 255; return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = (one) => { for (; one; one = one.parentElement) { const found = getComputedStyle(one).backgroundColor;
+    if (!/, 0\\)$/.test(found)) return found; } return "rgb(255, 255, 255)"; };
+  const faint = [];
+  for (const one of document.querySelectorAll("body *")) {
+    const said = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!said || !one.getClientRects().length) continue;
+    if (one.closest("svg, select")) continue;
+    const [a, b] = [light(getComputedStyle(one).color), light(ground(one))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) faint.push(one.tagName + " " + one.textContent.trim().slice(0, 40));
+  }
+  return faint;
+})()"""
+"""The texts whose contrast with what is behind them is less than WCAG's 4.5 to 1."""
 
 
 @pytest.fixture
@@ -34,7 +54,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Once, str]]:
     with Once(url, scope="loja") as once:
         for number in range(3):
             doubt(once, f"order-{number}", error="503 Service Unavailable: the bank's gateway said nothing for 30 s")
-        doubt(once, "a" * 200, operation="POST /pagamentos")
+        doubt(once, LONG, operation="POST /pagamentos")
         once.run("charge", key="order-9", call=lambda: {"id": 9}, unknown="hold")
         Leases(once).acquire("nightly-report")
         app = console(once, authorize=loopback, panels=[])
@@ -88,13 +108,17 @@ def test_an_operator_looks_around_and_decides(
 ) -> None:
     once, address = served
     with page(tmp_path / "browser") as tab:
-        for number, path in enumerate(PAGES):
+        odd = f"/records/{Key('loja', 'POST /pagamentos', LONG).digest.hex()}"
+        for number, path in enumerate((*PAGES, odd, f"{odd}/happened", f"{odd}/not-happened")):
             mark = "&" if "?" in path else "?"
             tab.open(f"{address}{path}{mark}theme={theme}&lang=en", width, height)
             tab.until("document.readyState === 'complete' && !!document.querySelector('main h1')")
             tab.shoot(tmp_path / f"{number}-{width}-{theme}.png")
             assert tab.look("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than the screen"
             assert tab.look("getComputedStyle(document.documentElement).colorScheme") == theme
+            assert tab.look(CONTRAST) == [], f"{path} in {theme}"
+            here = "document.querySelector('header nav a[aria-current]')?.getBoundingClientRect().right ?? 0"
+            assert tab.look(here) <= width, f"where one is stands outside of the screen at {path}"
         tab.open(f"{address}/unknown", width, height)
         tab.until("!!document.querySelector('.inbox a.key')")
         tab.look("document.querySelectorAll('details').forEach((each) => { each.open = true; })")

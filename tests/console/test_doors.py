@@ -117,6 +117,25 @@ def test_a_form_of_another_site_changes_nothing(browser: Browser, sqlite_once: O
     assert seen(sqlite_once, "charge", "A-17") == record
 
 
+FORMS = [page for page in PAGES if page.method == "POST"]
+
+
+@pytest.mark.parametrize("page", FORMS, ids=lambda page: page.path)
+@pytest.mark.parametrize("site", [{"sec-fetch-site": "cross-site"}, {"origin": "http://evil.example"}], ids=str)
+def test_no_form_at_all_is_taken_from_another_site(
+    browser: Browser, sqlite_once: Once, page: object, site: dict[str, str]
+) -> None:
+    record = doubt(sqlite_once, "A-17")
+    token = browser.form(place(record, "not-happened"))["token"]
+    path = page.path.replace("{digest}", record.key.digest.hex()).replace("{name}", "x")  # type: ignore[attr-defined]
+
+    answer = browser.post(path, {"token": token, "form": "f", "stamp": record.stamp, "reason": "long enough"}, **site)
+
+    assert answer.status_code == 403
+    assert "nothing was done" in answer.text
+    assert seen(sqlite_once, "charge", "A-17") == record
+
+
 def test_a_browser_that_only_says_its_origin_is_let_in(browser: Browser, sqlite_once: Once) -> None:
     record = doubt(sqlite_once, "A-17")
     fields = browser.form(place(record, "not-happened")) | {"reason": "the bank has nothing"}

@@ -16,11 +16,13 @@ from umavez.console import EVERYTHING, Link, Tile, Who
 from umavez.console.instruments import cell
 from umavez.console.orders.choosing import Sight
 from umavez.core.record import Draft, Record, Status
+from umavez.core.telling.events import Process, holder_of, prefix_of
 from umavez.leases import Leases
 from umavez.messaging import Message, Outbox
 from umavez.migration import migrate
 from umavez.sequences import Range, Sequences
 from umavez.sql.database import writing
+from umavez.stores import Chronicle
 from umavez.tokens import Tokens
 
 EVIL = "\"'><x-evil onclick=\"a()\" style='b'>&amp;{{7*7}}{% raise %}</textarea></script>\u202e=1+1"
@@ -62,6 +64,8 @@ def evil(tmp_path: Path) -> Iterator[tuple[Once, list[str]]]:
             evidence=json.dumps([EVIL, {"at": 1, "what": EVIL, "by": EVIL}]),
         )
         once.store.swap(None, strange)
+        assert isinstance(once.store, Chronicle)
+        once.store.announce(Process(prefix_of(holder_of(record.stamp)), EVIL, 1, EVIL, EVIL))
         Leases(once).acquire(EVIL)
         Tokens(once, "purpose", unknown="hold").issue(EVIL, EVIL)
         with writing(url, "messages") as connection:
@@ -79,6 +83,7 @@ def evil(tmp_path: Path) -> Iterator[tuple[Once, list[str]]]:
         pages += [f"/message?id={_quoted(EVIL)}", f"/message/discard?id={_quoted(EVIL)}", "/decisions"]
         pages += [f"/tokens?owner={_quoted(EVIL)}", f"/records?q=key:{_quoted(EVIL)}", f"/records/{_quoted(EVIL)}"]
         pages += [f"/message?id=a{_quoted(EVIL)}", f"/messages?subscriber={_quoted(EVIL)}", f"/?a={_quoted(EVIL)}"]
+        pages += [f"/operation?name={_quoted(EVIL)}", "/processes", "/bulk?action=happened&q=status:unknown"]
         yield once, pages
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import socket
 import time
 from collections.abc import Iterator
@@ -23,13 +24,19 @@ from umavez.console import books as books_module
 from umavez.console.books import Books, Count
 from umavez.console.history import Moment
 from umavez.console.looks import counted
+from umavez.console.pages import DAY
 from umavez.console.words import portuguese
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query
 from umavez.core.telling import history
+from umavez.core.telling.events import Process
+from umavez.core.telling.origin import originated, whence
 from umavez.engine.stamps import STAMPS
-from umavez.messaging import Message, Outbox
+from umavez.messaging import Inbox, Message, Outbox
+from umavez.migration import migrate
+from umavez.sql.connection import Sql
 from umavez.sql.database import writing
+from umavez.sql.flow import Write, carry
 from umavez.stores import Chronicle
 from umavez.stores.memory import MemoryStore
 from umavez.testing import ManualClock
@@ -174,6 +181,31 @@ def test_numbers_are_counted_up_to_a_bound(sqlite_once: Once, monkeypatch: pytes
     books.close()
 
 
+def test_busy_neighbours_are_passed_over_only_so_far(once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+    once.run("rare", key="old", call=lambda: 1, unknown="hold")
+    monkeypatch.setattr(books_module, "NEWEST_COUNTED", 3)
+    for number in range(5):
+        doubt(once, f"k-{number}", operation="busy")
+        with suppress(Lost):
+            once.run("busy", key=f"f-{number}", call=_lost, unknown="hold", free=(Lost,))
+    app = console(once, authorize=loopback, panels=[])
+    browser = Browser(app)
+    if app.books.tables is None:
+        assert app.books.reach(5) == 5
+    else:
+        assert app.books.reach(DAY) < 60_000, "the newest three are seconds old"
+        assert app.books.count("failed") == Count(2, True), "of the newest three, and there are more"
+        found = browser.get("/records?q=op%3Arare")
+        assert "Begun within" in found
+        assert "days=1" in found, "a click goes on to the day"
+        assert "old" in browser.get("/records?q=op%3Arare&days=1")
+    app.close()
+
+
+def _lost() -> None:
+    raise Lost("refused")
+
+
 def test_no_page_counts_a_whole_table() -> None:
     """count(*) stands in one place, around a LIMIT."""
     texts = {path.name: path.read_text().casefold() for path in SOURCE.glob("*.py")}
@@ -275,6 +307,69 @@ def test_a_timeline_names_who_held_the_key_and_who_came_too_late(once: Once) -> 
     assert f"checkpoint {me}" in " ".join("".join(Forms(browser.get(place(seen(once, "charge", "1")))).text).split())
     assert f"alive {me}" in processes
     app.close()
+
+
+def test_a_key_says_which_process_holds_it_and_where_its_request_came_from(once: Once) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    key = Key(once.scope, "POST /pagamentos", "1")
+    origin = originated("feed-1", whence(f"00-{trace}-00f067aa0ba902b7-01", "req-7f") or "")
+    once.store.swap(None, Draft(key, "feed-1", Status.PENDING, True, lease=60_000, origin=origin))
+    record = seen(once, key.operation, key.value)
+    app = console(once, authorize=loopback, panels=[])
+    browser = Browser(app)
+
+    nameless = " ".join("".join(Forms(browser.get(place(record))).text).split())
+    assert isinstance(once.store, Chronicle)
+    once.store.announce(Process("feed", "web-3", 412, "loja", "0.1.0", 1000))
+    named = " ".join("".join(Forms(browser.get(place(record))).text).split())
+
+    assert "Holderfeed-1: a process that was not announced here" in nameless
+    assert "Holderweb-3/412 (loja, umavez 0.1.0), seen 0 s ago" in named
+    for text in (nameless, named):
+        assert "Requestreq-7f" in text
+        assert f"Trace{trace}" in text
+    assert f"began web-3/412 trace {trace}req-7f" in named, "the timeline tells it, too"
+    app.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_a_key_shows_its_messages_and_a_message_what_caused_it(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/m.db?journal=delete" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    migrate(url)
+    scope, name = f"loja-{secrets.token_hex(4)}", f"m-{secrets.token_hex(4)}"
+    message = Message("paid", "{}", id=name)
+    with Once(url, scope=scope) as once:
+        with writing(url, "messages") as connection, once.joined(connection, "charge", key="1") as attempt:
+            Outbox().append(connection, message)
+            attempt.succeed(1)
+        with writing(url, "messages") as connection:
+            sql = Sql(connection)
+            carry(_asked(f"INSERT INTO umavez_subscriptions VALUES ('paid', '{scope}')"), sql)
+            carry(_asked(f"UPDATE umavez_outbox SET state = 'DEAD', done_at = 9 WHERE id = '{name}'"), sql)
+        with writing(url, "messages") as connection:
+            Inbox(once, scope).handle(connection, message, lambda _: None)
+        app = console(once, authorize=loopback, panels=[])
+        browser = Browser(app)
+        cause, handling = Key(scope, "charge", "1").digest.hex(), Key(scope, "paid", name).digest.hex()
+
+        timeline = Forms(browser.get(f"/records/{cause}"))
+        text = " ".join("".join(timeline.text).split())
+        assert f"message written {name}" in text
+        assert f"message put aside {name}" in text
+        assert f"/message?id={name}" in timeline.links
+        shown = Forms(browser.get(f"/message?id={name}"))
+        assert f"/records/{cause}" in shown.links, "what caused it"
+        assert f"/records/{handling}" in shown.links, "who handled it"
+        handled = Forms(browser.get(f"/records/{handling}"))
+        assert f"/records/{cause}" in handled.links, "from the effect back to its cause"
+        assert f"/message?id={name}" in handled.links
+        app.close()
+
+
+def _asked(text: str) -> Any:
+    yield Write(text, ())
 
 
 def test_a_holder_that_is_gone_is_a_process_that_holds_claims(sqlite_once: Once) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
+from tests.console.browser import Browser
+from tests.console.conftest import doubt
+from umavez import Once
 from umavez.console.search import MOST_TEXT, Comparison, Unreadable, parsed
 from umavez.core.key import Key
 from umavez.core.record import Query, Record, Status
@@ -90,21 +96,25 @@ def test_what_cannot_be_understood_is_said_in_a_sentence(text: str) -> None:
     assert len(str(refused.value)) < 200
 
 
-def test_ten_thousand_random_searches_are_understood_or_refused() -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")  # noqa: T201  # to repeat it
-    chance = random.Random(seed)
+def random_searches(chance: random.Random) -> Iterator[str]:
+    """Ten thousand: half of them made of the language's own words and of odd characters, half of any characters."""
     words = "status: op: -op: -status: key: age:> updated:< attempt: error: 2h 99999999999d unknown lapsed a 0"
     parts = [*words.split(), *"\"\\:-><é\u202e\ud800%';(\t\n\x1f\ufffd💥 "]
-    understood = 0
     for number in range(10_000):
         if number % 2:
-            text = "".join(chance.choice(parts) for _ in range(chance.randrange(30)))
+            yield "".join(chance.choice(parts) for _ in range(chance.randrange(30)))
         else:
-            text = "".join(
+            yield "".join(
                 chr(chance.choice((chance.randrange(128), chance.randrange(0x11_0000))))
                 for _ in range(chance.randrange(60))
             )
+
+
+def test_ten_thousand_random_searches_are_understood_or_refused() -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")  # noqa: T201  # to repeat it
+    understood = 0
+    for text in random_searches(random.Random(seed)):
         try:
             search = parsed(text)
         except Unreadable:
@@ -114,3 +124,18 @@ def test_ten_thousand_random_searches_are_understood_or_refused() -> None:
         search.wanted(RECORD, 2_000_000)
         assert parsed(search.text) == search, "a search that is shared means the same"
     assert understood
+
+
+@pytest.mark.slow
+def test_ten_thousand_random_searches_get_a_page(browser: Browser, sqlite_once: Once) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")  # noqa: T201  # to repeat it
+    doubt(sqlite_once, "A-17")
+    answers = Counter[int]()
+    for text in random_searches(random.Random(seed)):
+        asked = quote(text.encode("utf-8", "surrogatepass"), safe="")
+        answer = browser.client.get(f"/records?q={asked}", follow_redirects=False)
+        answers[answer.status_code] += 1
+        assert answer.status_code in (200, 303, 400), (seed, text, answer.text)
+    assert answers[200] > 1000
+    assert answers[400] > 1000, "what cannot be understood is said so, with what it finds without it"

@@ -151,7 +151,7 @@ async def _decided(visit: Visit, record: Record, action: str, work: Callable[[De
     if complaint := unsaid(visit):
         return _drawn(visit, record, offer, visit.t(complaint))
     deed = deed_of(visit, action, record.key.digest.hex(), record.key)
-    if action != "cancel" and takes_two(visit.desk.books, record.key.operation):
+    if action != "cancel" and takes_two(visit.desk.books, record):
         return await _proposed(visit, record, deed)
     try:
         done = await visit.desk.books.look(lambda: work(deed), DECIDE_SECONDS)
@@ -227,7 +227,7 @@ def _drawn(visit: Visit, record: Record, offer: Offer, complaint: str = "", *, c
     if closed and not changed:
         raise Refused("To change what is settled takes the role govern.")
     causes = offer.causes
-    if offer is not _CANCEL and takes_two(visit.desk.books, record.key.operation):
+    if offer is not _CANCEL and takes_two(visit.desk.books, record):
         causes = (_TWO, *causes)
     return visit.page(
         "decide.html",
@@ -241,7 +241,7 @@ def _drawn(visit: Visit, record: Record, offer: Offer, complaint: str = "", *, c
         changed=rows if changed else [],
         complaint=complaint,
         form_open=not closed and not (changed and settled),
-        known=known_of(record),
+        known=known_of(visit, record),
         stamp=record.stamp,
         seen=seen,
         given=visit.form,

@@ -21,8 +21,9 @@ from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
 from umavez.console import acts, instruments, pages
 from umavez.console.books import Books, Count, TooSlow
+from umavez.console.charts import pages as charts
 from umavez.console.decisions import Decisions
-from umavez.console.history import History, RecordHistory
+from umavez.console.history import History, MessageHistory, RecordHistory
 from umavez.console.looks import HEADERS, THEMES, Looks
 from umavez.console.orders import pages as orders
 from umavez.console.orders.running import Bulks
@@ -61,6 +62,7 @@ class Page(NamedTuple):
 
 PAGES = (
     Page("/", "GET", "look", pages.overview),
+    Page("/operation", "GET", "look", charts.operation),
     Page("/unknown", "GET", "look", pages.unknown),
     Page("/records", "GET", "look", pages.records),
     Page("/records/{digest}", "GET", "look", pages.record),
@@ -113,7 +115,7 @@ class Console:
         self.books = Books(once, url)
         self.decisions = Decisions(self.books, as_written=as_written)
         self.bulks = Bulks(self.books, self.decisions)
-        self.histories: list[History] = [RecordHistory(self.books.engine.store)]
+        self.histories: list[History] = [RecordHistory(self.books.engine.store), MessageHistory(self.books)]
         self.looks = Looks()
         self.panels = installed(self.books.url if self.books.tables else None) if panels is None else list(panels)
         own = [Link(panel.name, panel.page or "") for panel in self.panels]

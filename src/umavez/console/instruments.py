@@ -16,7 +16,7 @@ from starlette.responses import Response
 from umavez.cli.sequences.look import Standing, standings
 from umavez.console.books import MOST_FOUND, PAGE, Books, Count, counting
 from umavez.console.decisions import Audit, month_of
-from umavez.console.history import announced, named
+from umavez.console.history import announced, handlings, named
 from umavez.console.looks import cursor, human, moment, position
 from umavez.console.pages import NOTICES
 from umavez.console.visit import Refused, Visit
@@ -112,7 +112,6 @@ async def message(visit: Visit) -> Response:
     told = [
         ("Topic", entry.topic),
         ("Aggregate", entry.aggregate),
-        ("Status", entry.state),
         ("Attempt", str(entry.attempts)),
         ("Began", moment(entry.created_at)),
         ("Due", moment(entry.due_at)),
@@ -121,7 +120,18 @@ async def message(visit: Visit) -> Response:
     ]
     fields = [(name, value) for name, value in told if value]
     subscriber = visit.asked("subscriber")
-    return visit.page("message.html", entry=entry, fields=fields, subscriber=subscriber, stamp=stamp_of(entry))
+    books = visit.desk.books
+    handled = await books.look(lambda: handlings(books, entry))
+    now = await books.look(books.now)
+    return visit.page(
+        "message.html",
+        entry=entry,
+        fields=fields,
+        subscriber=subscriber,
+        stamp=stamp_of(entry),
+        handled=[(record, state_of(record, now)) for record in handled],
+        now=now,
+    )
 
 
 async def leases(visit: Visit) -> Response:
@@ -160,6 +170,8 @@ async def tokens(visit: Visit) -> Response:
     rows: list[tuple[Record, str, Instant]] = []
     books = visit.desk.books
     now = await books.look(books.now)
+    if purpose and not owner:
+        window = await books.look(lambda: books.reach(window))
     if owner or purpose:
         query = Query(
             operation=purpose or None,

@@ -10,11 +10,12 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from umavez.console.books import LOOKED_AT, PAGE, Books, Count
-from umavez.console.history import drawn, questions
+from umavez.console.charts.pages import hour_of
+from umavez.console.history import About, about_of, drawn, questions
 from umavez.console.looks import ago, cursor, human, position
 from umavez.console.orders.choosing import FREE, HAPPENED, refuse_unfit
 from umavez.console.panels import LOG, Link, Panel, safe_page
-from umavez.console.search import Search, Unreadable, parsed
+from umavez.console.search import Search, Unreadable, parsed, quoted
 from umavez.console.standing import (
     MEANINGS,
     acts_on,
@@ -37,6 +38,7 @@ from umavez.core.telling.standing import state_of
 from umavez.errors import ConfigurationError
 
 NEWEST = 200
+MOST_OPERATIONS = 200
 INBOX = 100
 DAY = 86_400_000
 WINDOWS = ("1", "30", "3650")
@@ -130,14 +132,16 @@ async def overview(visit: Visit) -> Response:
         Number("holder gone", lapsed, "/records?q=status%3Alapsed", "lapsed" if lapsed.number else ""),
         Number("failed, begun within the hour", failed, "/records?q=status%3Afailed+age%3A%3C1h", ""),
     ]
+    hour = await hour_of(visit)
     return visit.page(
         "overview.html",
         numbers=numbers,
         tiles=tiles,
         late=late,
-        operations=_operations(books, newest, now),
+        operations=_operations(books, newest, now, [] if hour is None else list(hour.paces)),
         looked_at=len(newest),
         now=now,
+        hour=hour,
     )
 
 
@@ -157,21 +161,17 @@ async def _tiles(visit: Visit) -> tuple[list[Any], list[str]]:
     return tiles, late
 
 
-def _operations(books: Books, newest: list[Record], now: Instant) -> list[Operation]:
-    counts: dict[str, Counter[str]] = {name: Counter() for name in books.once.plans.declarations}
+def _operations(books: Books, newest: list[Record], now: Instant, counted: list[str]) -> list[Operation]:
+    counts: dict[str, Counter[str]] = {name: Counter() for name in (*books.once.plans.declarations, *counted)}
     seen: dict[str, Instant] = {}
     for record in newest:
         name = record.key.operation
         counts.setdefault(name, Counter())[column_of(record, now)] += 1
         seen.setdefault(name, record.created_at)
     return [
-        Operation(name, f'op:"{_quoted(name)}"', policy_of(books, name), counts[name], seen.get(name))
-        for name in sorted(counts)
+        Operation(name, f'op:"{quoted(name)}"', policy_of(books, name), counts[name], seen.get(name))
+        for name in sorted(counts)[:MOST_OPERATIONS]
     ]
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 async def unknown(visit: Visit) -> Response:
@@ -214,9 +214,9 @@ async def unknown(visit: Visit) -> Response:
 
 def _alike(operation: str, error: str, record: Record) -> str:
     """The search for records like these; their error by its beginning, as long as a search may be."""
-    said = f' error:"{_quoted(error[:200])}"' if error else ""
+    said = f' error:"{quoted(error[:200])}"' if error else ""
     status = "unknown" if record.status is Status.UNKNOWN else "lapsed"
-    return f'status:{status} op:"{_quoted(operation)}"{said}'
+    return f'status:{status} op:"{quoted(operation)}"{said}'
 
 
 def _bulk_of(search: Search) -> set[str]:
@@ -261,8 +261,11 @@ async def records(visit: Visit) -> Response:
 async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response:
     books = visit.desk.books
     after = position(visit.asked("after"))
-    days = visit.asked("days") if visit.asked("days") in WINDOWS else WINDOWS[0]
-    window = int(days) * DAY
+    days = visit.asked("days") if visit.asked("days") in WINDOWS else ""
+    window = int(days or WINDOWS[0]) * DAY
+    if search.windowed and not days and not complaint:
+        window = await books.look(lambda: books.reach(DAY))
+    days = days or (WINDOWS[0] if window == DAY else "")
     found = await books.look(lambda: books.found(Search() if complaint else search, after, window))
     if search.key is not None and (search.scope is None or search.operation is None):
         told = visit.t("Looked for under {number} known pairs of scope and operation.", number=found.looked_at)
@@ -271,7 +274,7 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
     wider = ""
     if search.windowed and not complaint:
         told = f"{visit.t('Begun within {time}.', time=human(visit.lang, window))} {told}"
-        wider = next((each for each in WINDOWS if int(each) > int(days)), "")
+        wider = next((each for each in WINDOWS if int(each) * DAY > window), "")
     if found.after is not None and found.looked_at >= LOOKED_AT:
         told += " " + visit.t("There may be more: go on with the older ones.")
     return visit.page(
@@ -332,6 +335,17 @@ async def _links(visit: Visit, ask: Any) -> list[Link]:
     return links
 
 
+def _to_messages(visit: Visit, about: About) -> list[Link]:
+    """The message that the record is the handling of, and the record that wrote it."""
+    entry = about.handled
+    if entry is None:
+        return []
+    found = [Link(f"{visit.t('Message')} {entry.id}", f"{visit.base}/message?{urlencode({'id': entry.id})}")]
+    if entry.cause:
+        found.append(Link(visit.t("The record that wrote this message"), f"{visit.base}/records/{entry.cause}"))
+    return found
+
+
 async def record(visit: Visit) -> Response:
     """One key."""
     seen = await seen_at(visit)
@@ -364,6 +378,7 @@ async def shown(visit: Visit, seen: Seen, *, revealed: bool = False) -> Response
     plan = books.once.plans.declarations.get(record.key.operation)
     lease = {"left": left, "of": max(left, plan.policy.lease_ms if plan else 30_000)}
     state = state_of(record, now)
+    about = await books.look(lambda: about_of(books, record))
     return visit.page(
         "record.html",
         record=record,
@@ -375,9 +390,9 @@ async def shown(visit: Visit, seen: Seen, *, revealed: bool = False) -> Response
         lease=lease if record.status is Status.PENDING and left > 0 else None,
         acts=acts_on(visit, record, now),
         steps=await books.look(lambda: drawn(visit.desk.histories, record, now)),
-        fields=fields_of(visit, record),
+        fields=fields_of(visit, record, now, about),
         private=private_of(record, revealed=revealed),
-        links=await _links(visit, ask),
+        links=[*_to_messages(visit, about), *await _links(visit, ask)],
         proposal=await books.look(lambda: proposal_of(books, record, now)),
         command=command_line(record, now),
     )

@@ -209,3 +209,8 @@ def _comparison(name: str, value: str) -> Comparison:
 def _millis(duration: re.Match[str]) -> Millis:
     # No further than stores can count back.
     return min(int(duration[1]) * _UNITS[duration[2]], 10**12)
+
+
+def quoted(text: str) -> str:
+    """`text` as it stands between the quotes of a value."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')

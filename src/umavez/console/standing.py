@@ -6,13 +6,17 @@ import shlex
 from typing import TYPE_CHECKING
 
 from umavez.console.books import Books
-from umavez.console.looks import moment
+from umavez.console.looks import ago, moment
 from umavez.core.reconciliation import askable
 from umavez.core.record import Instant, Record, Status
+from umavez.core.telling.events import holder_of, prefix_of
+from umavez.core.telling.history import Names, name_of
+from umavez.core.telling.origin import Origin
 from umavez.core.telling.standing import is_lease, state_of, token_state
 from umavez.core.token import TokenState
 
 if TYPE_CHECKING:
+    from umavez.console.history import About
     from umavez.console.visit import Visit
 
 MEANINGS = {
@@ -93,13 +97,33 @@ def acts_on(visit: Visit, record: Record, now: Instant) -> set[str]:
     return {"release"} if record.status is Status.FAILED and record.attempt and state is None else set()
 
 
-def fields_of(visit: Visit, record: Record) -> list[tuple[str, str]]:
+def holder_words(visit: Visit, record: Record, now: Instant, names: Names) -> str:
+    """Who wrote the record last, as people find it; said plainly where that process was never announced."""
+    holder = holder_of(record.stamp)
+    process = names.get(prefix_of(holder))
+    if process is None:
+        return visit.t("{name}: a process that was not announced here", name=holder)
+    seen = visit.t("seen {time}", time=ago(visit.lang, process.seen_at, now))
+    return f"{name_of(holder, names)} ({process.app}, umavez {process.version}), {seen}"
+
+
+def _origin_words(visit: Visit, record: Record, origin: Origin | None) -> list[tuple[str, str | None]]:
+    """The request and the trace of the last claim that had any; said where a later claim had none."""
+    if origin is None:
+        return []
+    note = "" if origin.holder == holder_of(record.stamp) else f" ({visit.t('of an earlier claim')})"
+    told = (("Request", origin.request), ("Trace", origin.trace_id))
+    return [(name, f"{value}{note}") for name, value in told if value]
+
+
+def fields_of(visit: Visit, record: Record, now: Instant, about: About) -> list[tuple[str, str]]:
     """What a record says of itself beyond its timeline, a line each."""
-    told = [
+    told: list[tuple[str, str | None]] = [
         ("If the outcome is unknown", visit.t(policy_of(visit.desk.books, record.key.operation))),
         ("Attempt", str(record.attempt)),
         ("Fence", str(record.fence)),
-        ("Holder", record.stamp.partition("/")[0]),
+        ("Holder", holder_words(visit, record, now, about.names)),
+        *_origin_words(visit, record, about.origin),
         ("Process instance", record.process_instance),
         ("Activity", record.activity),
         ("Lease until", moment(record.lease_until)),
@@ -111,13 +135,13 @@ def fields_of(visit: Visit, record: Record) -> list[tuple[str, str]]:
     return [(name, value) for name, value in told if value]
 
 
-def known_of(record: Record) -> list[tuple[str, str]]:
+def known_of(visit: Visit, record: Record) -> list[tuple[str, str]]:
     """What a page shows before somebody decides."""
     told = [
         ("Scope", record.key.scope),
         ("Operation", record.key.operation),
         ("Key", record.key.value),
-        ("Status", record.status.value),
+        ("Status", visit.t(record.status.value.lower())),
         ("Attempt", str(record.attempt)),
         ("Began", moment(record.created_at)),
         ("Changed", moment(record.updated_at)),

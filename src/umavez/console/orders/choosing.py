@@ -77,10 +77,14 @@ def mark_of(record: Record) -> bytes:
 
 
 class Chosen(NamedTuple):
-    """The records that a search finds and that may be decided about, at the store's `now`."""
+    """The records that a search finds and that may be decided about, at the store's `now`.
+
+    `for_two` are left out: so many of those found are decided by two people, each on its own page.
+    """
 
     records: list[Record]
     now: Instant
+    for_two: int = 0
 
 
 def chosen(books: Books, search: Search, action: str, before: Instant | None = None) -> Chosen:
@@ -94,14 +98,17 @@ def chosen(books: Books, search: Search, action: str, before: Instant | None = N
     if search.windowed:
         query = replace(query, newer_than=WINDOW)
     found: list[Record] = []
+    for_two = 0
     for walked, record in enumerate(each for page in pages(books.engine.store, query) for each in page):
         if walked >= MOST_WALKED or len(found) > MOST:
             raise TooMany(f"The search finds more than {MOST:,} records, or looks through too many; narrow it.")
         if (before is None or record.updated_at <= before) and search.wanted(record, now):
-            found += [record] if may_be_decided(books, record, now, action) else []
+            fits = may_be_decided(record, now, action)
+            for_two += fits and takes_two(books, record)
+            found += [record] if fits and not takes_two(books, record) else []
     if len(found) > MOST:
         raise TooMany(f"The search finds more than {MOST:,} records; narrow it.")
-    return Chosen(found, now)
+    return Chosen(found, now, for_two)
 
 
 def refuse_unfit(search: Search, action: str) -> None:
@@ -115,20 +122,20 @@ def refuse_unfit(search: Search, action: str) -> None:
         raise ConfigurationError("One answer is for one operation: say which, as in op:charge.")
 
 
-def may_be_decided(books: Books, record: Record, now: Instant, action: str) -> bool:
+def may_be_decided(record: Record, now: Instant, action: str) -> bool:
     """Whether an order may close the record: not what has an outcome, a lease, a token or the console's own."""
     if record.settled is not None or is_lease(record) or record.key.scope == SCOPE:
         return False
-    if token_state(record, now) is TokenState.UNUSED or takes_two(books, record.key.operation):
+    if token_state(record, now) is TokenState.UNUSED:
         return False
     failed = record.status is Status.FAILED and record.attempt > 0 and token_state(record, now) is None
     return askable(record, now) or (action == FREE and failed)
 
 
-def takes_two(books: Books, operation: str) -> bool:
-    """Whether the operation was declared to be decided by two people."""
-    plan = books.once.plans.declarations.get(operation)
-    return plan is not None and plan.policy.four_eyes
+def takes_two(books: Books, record: Record) -> bool:
+    """Whether its operation was declared to be decided by two people: here, or where the record was claimed."""
+    plan = books.once.plans.declarations.get(record.key.operation)
+    return record.takes_two or (plan is not None and plan.policy.four_eyes)
 
 
 @dataclass(slots=True)
@@ -208,7 +215,7 @@ class Porter:
         if mark_of(record) != mark:
             return told_by(self._books, form) is not None
         order = self._order
-        if not may_be_decided(self._books, record, seen.now, order.action):
+        if takes_two(self._books, record) or not may_be_decided(record, seen.now, order.action):
             return False
         who = Who(order.who, frozenset())
         deed = Deed(

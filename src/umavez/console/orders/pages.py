@@ -96,6 +96,7 @@ async def _drawn(visit: Visit, complaint: str = "") -> Response:
         complaint=complaint,
         records=found.records[:SHOWN],
         number=len(found.records),
+        for_two=found.for_two,
         groups=groups.most_common(SHOWN),
         now=found.now,
         sight=Sight.of(found.records).written,

@@ -18,6 +18,18 @@
   setInterval(look, 10000);
   look();
 
+  // A click selects a digest whole; where the browser lets a page copy, a button does both.
+  if (navigator.clipboard) for (const text of document.querySelectorAll(".copy")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copied";
+    button.textContent = document.body.dataset.copy;
+    button.addEventListener("click", async () => {
+      try { await navigator.clipboard.writeText(text.textContent); button.textContent = "✓"; } catch { getSelection().selectAllChildren(text); }
+    });
+    text.after(button);
+  }
+
   // Rows never move by themselves: whoever reads decides when the page is drawn again.
   news?.querySelector("a").addEventListener("click", (event) => { event.preventDefault(); location.reload(); });
 

@@ -43,7 +43,7 @@ def proposing(deed: Deed, record: Record, now: Instant, *, override: bool) -> De
 
 def proposal_of(books: Books, record: Record, now: Instant) -> Proposal | None:
     """What was proposed about the record as it stands, and can still be agreed to."""
-    if not takes_two(books, record.key.operation):
+    if not takes_two(books, record):
         return None
     for slot in (now // IN_TIME, now // IN_TIME - 1):
         told = told_by(books, _name(record, slot))

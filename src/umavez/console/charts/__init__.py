@@ -1,0 +1,1 @@
+"""What was counted minute by minute, as drawings that need no script."""
