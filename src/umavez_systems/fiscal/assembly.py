@@ -12,6 +12,7 @@ from typing import Any
 
 from umavez import Once
 from umavez_systems.database import Database
+from umavez_systems.fiscal.atos.batches import Lotes
 from umavez_systems.fiscal.atos.governor import Limites
 from umavez_systems.fiscal.cases import Fiscal
 from umavez_systems.fiscal.ledgers import Livros
@@ -71,6 +72,7 @@ class Sistema:
         self.atos = Atos(once, database, self.organizacoes, perfil=perfil, termos=termos, limites=limites, **options)
         self.fiscal = Fiscal(database, self.organizacoes, self.atos, modo_svc)
         self.livros = Livros(self.fiscal)
+        self.lotes = Lotes(self.fiscal)
 
     def simulador(self) -> Simulador:
         """The simulator, started if nobody has."""

@@ -12,6 +12,7 @@ from typing import Any
 from umavez import AlreadySettled, NoSuchRecord, OperationInProgress, fingerprint
 from umavez_systems.database import Connection, Database, Duplicate, Row
 from umavez_systems.fiscal import database as tables
+from umavez_systems.fiscal.atos.claims import Reserva
 from umavez_systems.fiscal.atos.records import Cadeia, Conflito, Registro, resumo_de
 from umavez_systems.fiscal.atos.steps import Contexto, Cumprido, Veredito, ato_da_linha
 from umavez_systems.fiscal.domain import ABERTOS, Acao, Estado, Origem, Pedido, Tipo
@@ -64,8 +65,12 @@ class Fiscal:
 
     def emitir(self, caller: Caller, pedido: Pedido) -> Resultado:
         """Emit once per key: numbered, signed and stored first, then sent. A repeat shows the document as it is now."""
+        with Reserva() as reserva:
+            return self._emitted(caller, pedido, reserva)
+
+    def _emitted(self, caller: Caller, pedido: Pedido, reserva: Reserva) -> Resultado:
         mark = fingerprint({"documento": conteudo(pedido)})
-        row, repeated = self._registered(caller, pedido, mark)
+        row, repeated = self._registered(caller, pedido, mark, reserva)
         if row["estado"] in FINAL:
             return Resultado(row, Origem.CACHE if repeated else row["origem"], repeated)
         if repeated and self.atos.adiado(Acao.EMITIR, row["org_id"], row["id_idempotencia"], row["proximo_em"]):
@@ -73,17 +78,17 @@ class Fiscal:
         if pedido.modo == "epec" and row["epec_em"] is None:
             self._carry_epec(row)
         elif pedido.modo != "offline" or repeated:
-            return self._carried(caller, row, repeated)
+            return self._carried(caller, row, repeated, reserva)
         row = self.documento(caller.principal, row["id"])
         return Resultado(row, row["origem"], repeated)
 
-    def _carried(self, caller: Caller, row: Row, repeated: bool) -> Resultado:
+    def _carried(self, caller: Caller, row: Row, repeated: bool, reserva: Reserva) -> Resultado:
         written = None
         if not repeated:
             noted, now = row["enviado_em"] is not None, row["criado_em"]
             known = {**row, "agora": now} if self._dialect.one_statement else None
             written = Contexto(row["org_id"], ato_da_linha(row), row["id"], anotado=noted, conhecida=known)
-        done = self.atos.cumprir(Acao.EMITIR, row["org_id"], row["id_idempotencia"], written)
+        done = self.atos.cumprir(Acao.EMITIR, row["org_id"], row["id_idempotencia"], written, reserva)
         if done is Cumprido.ABERTO or written is None or written.linha is None:
             row = self.documento(caller.principal, row["id"])
         else:
@@ -91,10 +96,13 @@ class Fiscal:
         found = Origem.CACHE if repeated and done is Cumprido.REPETIDO else row["origem"]
         return Resultado(row, found, repeated)
 
-    def _registered(self, caller: Caller, pedido: Pedido, mark: str) -> tuple[Row, bool]:
-        """The key's document: there already, or made now. UNIQUE decides between two at once, and no number is lost."""
+    def _registered(self, caller: Caller, pedido: Pedido, mark: str, reserva: Reserva) -> tuple[Row, bool]:
+        """The key's document: there already, or made now. UNIQUE decides between two at once, and no number is lost.
+
+        What is made now and sent next is claimed in the same transaction.
+        """
         column = None if caller.key is None else scoped_key(caller.principal, caller.key)
-        found = self._by_key(column, mark)
+        found = self.da_chave(column, mark)
         if found is not None:
             return found, True
         org_id = self.organizacoes.apta(caller.principal, pedido.organizacao)["id"]
@@ -102,15 +110,19 @@ class Fiscal:
             self._refuse_closed(org_id, self._tp_emis(pedido, org_id))
         try:
             with self.database.transaction() as connection:
-                return self._register(connection, caller, org_id, pedido, column, mark), False
+                row = self.registrar(connection, caller, org_id, pedido, mark)
+                if row["enviado_em"] is not None:
+                    self.atos.reservar(reserva, connection, Acao.EMITIR, org_id, row["id_idempotencia"])
+            return row, False
         except Duplicate:
-            found = self._by_key(column, mark)
+            found = self.da_chave(column, mark)
             if found is None:
                 detail = f"Outra organização com o mesmo CNPJ já deu este número na série {pedido.serie}; use outra."
                 raise Problem(409, "serie-em-uso", "Série em uso", detail) from None
             return found, True
 
-    def _by_key(self, column: str | None, mark: str) -> Row | None:
+    def da_chave(self, column: str | None, mark: str) -> Row | None:
+        """The document of an idempotency key. Raises a 422 problem where the key was used for another content."""
         if column is None:
             return None
         with self.database.statements() as connection:
@@ -124,17 +136,16 @@ class Fiscal:
             )
         return row
 
-    def _register(
-        self, connection: Connection, caller: Caller, org_id: str, pedido: Pedido, column: str | None, mark: str
+    def registrar(
+        self, connection: Connection, caller: Caller, org_id: str, pedido: Pedido, mark: str, *, enviar: bool = True
     ) -> Row:
         """Take a number, fix everything the bytes are made from, sign, and store. All of it or nothing.
 
         Stored as TRANSMITIDO where it is sent next (seed 004 §3.3): without a claim of the engine nothing has left.
         """
         authority = self.organizacoes.autoridade(org_id, pedido.tipo)
-        number = self.atos.numeracao.proximo(connection, org_id, pedido.tipo.modelo, pedido.serie)
-        now, quiet = self.atos.governador.agora(connection, org_id)
-        sent = pedido.modo in ENVIADOS and not quiet
+        number, now, quiet = self.atos.numeracao.dado(connection, org_id, pedido.tipo.modelo, pedido.serie)
+        sent = enviar and pedido.modo in ENVIADOS and not quiet
         moment = brasilia(now)
         mode = self._tp_emis(pedido, org_id)
         late = moment if mode != "1" else None
@@ -149,7 +160,7 @@ class Fiscal:
         act = None if pedido.modo != "epec" else authority.montar_epec(_ato(pedido.tipo, mode, made), moment)
         if act is not None:
             chain.anotar("bytes", {"acao": act.acao.value, "id": act.nome, "sha256": resumo_de(act.xml)})
-        values = self._values(caller, org_id, pedido, column, mark, number, mode, made, chain, sent)
+        values = self._values(caller, org_id, pedido, mark, number, mode, made, chain, sent)
         row = tables.insert_document(connection, values, chain.colhidas(), at_once=self._dialect.one_statement)
         if act is not None:
             self._store_act(connection, org_id, row["id"], act, now)
@@ -160,7 +171,6 @@ class Fiscal:
         caller: Caller,
         org_id: str,
         pedido: Pedido,
-        column: str | None,
         mark: str,
         number: int,
         mode: str,
@@ -171,6 +181,7 @@ class Fiscal:
         # An organisation's environment stands in its natural key: the simulator and homologation share nothing.
         place = self.organizacoes.linha(caller.principal, pedido.organizacao)["ambiente"]
         order = json.dumps(conteudo(pedido), ensure_ascii=False)
+        column = None if caller.key is None else scoped_key(caller.principal, caller.key)
         now = chain.agora
         soon = now + int(self.atos.termos.settle * 1000)
         head = (chain.documento, org_id, caller.principal, column, mark, pedido.tipo.value, pedido.tipo.modelo)

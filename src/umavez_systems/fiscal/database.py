@@ -24,7 +24,6 @@ _ACT = (
 )
 DOCUMENT = f"SELECT {_DOCUMENT} FROM documentos_fiscais WHERE id = ?"
 DOCUMENT_BY_KEY = f"SELECT {_DOCUMENT} FROM documentos_fiscais WHERE idempotencia_key = ?"
-DOCUMENT_BY_NAME = f"SELECT {_DOCUMENT} FROM documentos_fiscais WHERE org_id = ? AND id_idempotencia = ?"
 _NAMES = tuple(name.strip() for name in _DOCUMENT.split(","))
 INSERT_DOCUMENT = f"INSERT INTO documentos_fiscais ({_DOCUMENT}) VALUES ({', '.join('?' * len(_NAMES))})"
 _RIGHT = "id, org_id, modelo, tipo, chave_acesso, id_idempotencia, estado, tp_emis, emitido_em, autorizado_em, epec_em"
@@ -66,6 +65,9 @@ class Dialect:
             else "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS agora"
         )
         self._document = f"SELECT {_DOCUMENT}, {self.clock} FROM documentos_fiscais WHERE id = ?{self.lock}"
+        self._named = (
+            f"SELECT {_DOCUMENT}, {self.clock} FROM documentos_fiscais WHERE org_id = ? AND id_idempotencia = ?"
+        )
 
     def now(self, connection: Connection) -> int:
         """The database's clock, in milliseconds: hosts an hour apart must not matter."""
@@ -77,6 +79,10 @@ class Dialect:
         blocked = "(SELECT bloqueado_ate FROM fiscal_consumo WHERE org_id = ? AND alvo = ?) AS ate"
         row = connection.row(f"SELECT {self.clock}, {blocked}", (org_id, alvo))
         return (0, 0) if row is None else (int(row["agora"]), int(row["ate"] or 0))
+
+    def named(self, connection: Connection, org_id: str, name: str) -> Row | None:
+        """The document of an id_idempotencia; `agora` in it is the database's clock."""
+        return connection.row(self._named, (org_id, name))
 
     def locked(self, connection: Connection, document: str) -> Row | None:
         """A document's row, held until the transaction ends; `agora` in it is the database's clock."""
@@ -91,13 +97,18 @@ class Dialect:
         sql = "SELECT * FROM faixas_numeracao WHERE org_id = ? AND modelo = ? AND serie = ?"
         return connection.row(sql + self.lock, (org_id, modelo, serie))
 
-    def next_in_range(self, connection: Connection, org_id: str, modelo: str, serie: int) -> Row | None:
-        """The same row locked by counting it on, which saves a round trip; a rollback takes it back."""
+    def next_in_range(self, connection: Connection, org_id: str, modelo: str, serie: int, alvo: str) -> Row | None:
+        """The same row locked by counting it on, which saves a round trip; a rollback takes it back.
+
+        With it the database's clock, and until when the governor's row `alvo` is blocked.
+        """
         sql = (
             "UPDATE faixas_numeracao SET ultimo_numero = ultimo_numero + 1"
-            " WHERE org_id = ? AND modelo = ? AND serie = ? RETURNING ultimo_numero, bloqueado"
+            f" WHERE org_id = ? AND modelo = ? AND serie = ? RETURNING ultimo_numero, bloqueado, {self.clock},"
+            " (SELECT bloqueado_ate FROM fiscal_consumo c"
+            " WHERE c.org_id = faixas_numeracao.org_id AND c.alvo = ?) AS ate"
         )
-        return connection.row(sql, (org_id, modelo, serie))
+        return connection.row(sql, (org_id, modelo, serie, alvo))
 
 
 def insert_document(connection: Connection, values: tuple[Any, ...], entries: list[Entrada], *, at_once: bool) -> Row:

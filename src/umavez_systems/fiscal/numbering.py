@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from umavez.sequences import Range, Sequences
 from umavez_systems.database import Connection, Row
 from umavez_systems.fiscal import database as tables
+from umavez_systems.fiscal.atos.governor import TODOS
 from umavez_systems.problems import Problem
 
 LAST_NUMBER = 999_999_999
+
+
+class Dado(NamedTuple):
+    """A number, the database's clock when it was given, and for how many milliseconds its taxpayer must keep quiet."""
+
+    numero: int
+    agora: int
+    silencio: int
 
 
 class Numeracao:
@@ -19,10 +30,14 @@ class Numeracao:
 
     def proximo(self, connection: Connection, org_id: str, modelo: str, serie: int) -> int:
         """The next number; a rollback gives it back. Raises a 409 problem while the series is blocked."""
-        row = self._dialect.next_in_range(connection, org_id, modelo, serie)
+        return self.dado(connection, org_id, modelo, serie).numero
+
+    def dado(self, connection: Connection, org_id: str, modelo: str, serie: int) -> Dado:
+        """The same, with the moment in which it was given."""
+        row = self._dialect.next_in_range(connection, org_id, modelo, serie, TODOS)
         if row is None:
             self.abrir(connection, org_id, modelo, serie, 1)
-            row = self._dialect.next_in_range(connection, org_id, modelo, serie)
+            row = self._dialect.next_in_range(connection, org_id, modelo, serie, TODOS)
         if row is None or row["bloqueado"]:
             raise Problem(409, "serie-bloqueada", "Série bloqueada", f"A série {serie} ({modelo}) está bloqueada.")
         number = self._sequences.next_number(connection.raw, org_id, _series(modelo, serie))
@@ -32,7 +47,7 @@ class Numeracao:
             # The sequence went past a blocked range: it leads.
             sql = "UPDATE faixas_numeracao SET ultimo_numero = ? WHERE org_id = ? AND modelo = ? AND serie = ?"
             connection.rows(sql, (number, org_id, modelo, serie))
-        return number
+        return Dado(number, int(row["agora"]), max(0, int(row["ate"] or 0) - int(row["agora"])))
 
     def abrir(self, connection: Connection, org_id: str, modelo: str, serie: int, primeiro: int) -> bool:
         """Begin a series at a number; False if it has begun already."""

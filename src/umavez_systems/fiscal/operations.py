@@ -27,11 +27,13 @@ from umavez import (
     OutcomeUnknown,
     Question,
     Status,
+    StoreUnavailable,
 )
 from umavez import reconcile as engine
 from umavez.retry import Retry
 from umavez_systems.database import Connection, Database
 from umavez_systems.fiscal import database as tables
+from umavez_systems.fiscal.atos.claims import Reserva, encerrar
 from umavez_systems.fiscal.atos.emission import Emissao
 from umavez_systems.fiscal.atos.events import Cancelamento, Correcao, Epec
 from umavez_systems.fiscal.atos.governor import STATUS, Governador, Limites
@@ -108,9 +110,9 @@ class Atos:
         self._paradas: dict[tuple[str, str], str] = {}
         dialect, rules = tables.Dialect(database), Regras(self._catalogo, self.termos.quarentena, self.termos.conferir)
         self.numeracao = Numeracao(dialect)
-        self.cancelamento = Cancelamento(dialect, rules)
+        self.emissao, self.cancelamento = Emissao(dialect, rules), Cancelamento(dialect, rules)
         steps: tuple[Passo, ...] = (
-            Emissao(dialect, rules),
+            self.emissao,
             self.cancelamento,
             Correcao(dialect, rules),
             Epec(dialect, rules),
@@ -132,7 +134,15 @@ class Atos:
         }
         self._once.operation(name, key=lambda nome: nome, **options)(_declared)
 
-    def cumprir(self, acao: Acao, org_id: str, nome: str, contexto: Contexto | None = None) -> Cumprido:
+    def reservar(self, reserva: Reserva, connection: Connection, acao: Acao, org_id: str, nome: str) -> None:
+        """Claim an act in the transaction that stores it, to be carried after the commit; not where somebody has it."""
+        with suppress(*OPEN):
+            where = {"scope": org_id, "connection": connection.raw}
+            reserva.fazer(self._once.attempt(operation(acao), key=nome, **where))
+
+    def cumprir(
+        self, acao: Acao, org_id: str, nome: str, contexto: Contexto | None = None, reserva: Reserva | None = None
+    ) -> Cumprido:
         """Carry a stored act to the authority unless that is done.
 
         `contexto`: the act as whoever stored it a moment ago knows it, used where nobody has had it in hand since.
@@ -140,12 +150,14 @@ class Atos:
         """
         name = operation(acao)
         self._organizacoes.autoridade(org_id)  # opened before anything is claimed: a certificate may not open
+        made = reserva is not None and reserva.feita
         try:
-            with self._once.attempt(name, key=nome, scope=org_id) as attempt:
+            with reserva.usada() if reserva and made else self._once.attempt(name, key=nome, scope=org_id) as attempt:
                 if attempt.replayed:
                     return Cumprido.REPETIDO
                 self._carry(self._passos[name], attempt, contexto if attempt.number == 1 else None)
-                attempt.succeed({"nome": nome})
+                if not attempt.done:
+                    attempt.succeed({"nome": nome})
         except OPEN as trouble:
             LOG.info("%s %s stays open: %s", name, nome, trouble)
             self.planejar(acao, org_id, nome, trouble)
@@ -169,7 +181,7 @@ class Atos:
             self._refuse_blocked(context.org_id)
             if not self._announced(step, context):
                 return
-        self._prove(attempt)
+        self.provar(attempt)
         try:
             answer = self._organizacoes.autoridade(context.org_id, context.ato.tipo).transmitir(context.ato)
         except AutoridadeError as failed:
@@ -182,18 +194,28 @@ class Atos:
         if noted and known is not None:
             late = round((time.monotonic() - began) * 1000)
             context.conhecida = {**known, "agora": known["agora"] + late}
-        self._conclude(context, self._answered(step, context, answer))
+        self._conclude(context, self._answered(step, context, answer, attempt))
 
-    def _answered(self, step: Passo, context: Contexto, answer: Resposta) -> Conclusao:
-        """Write the answer down: over the row as it is known, or over the row as it is where that has changed."""
-        if context.conhecida is not None:
-            try:
-                with self._database.statements() as connection:
-                    return step.respondido(connection, context, answer)
-            except Conflito:
-                context.conhecida = None
+    def _answered(self, step: Passo, context: Contexto, answer: Resposta, attempt: Attempt) -> Conclusao:
+        """Write the answer down, and that the attempt is over where it decides; where both cannot be, the answer.
+
+        Over the row as it is known, or over the row as it is where that has changed.
+        """
+        ending: Attempt | None = attempt
+        try:
+            return self._written(step, context, answer, ending)
+        except Conflito:
+            context.conhecida = None
+        except StoreUnavailable:
+            ending = None
+        return self._written(step, context, answer, ending)
+
+    def _written(self, step: Passo, context: Contexto, answer: Resposta, attempt: Attempt | None) -> Conclusao:
         with self._database.transaction() as connection:
-            return step.respondido(connection, context, answer)
+            concluded = step.respondido(connection, context, answer)
+            if attempt is not None and concluded.veredito is Veredito.FEITO:
+                encerrar(attempt, connection, {"nome": context.ato.nome})
+        return concluded
 
     def _announced(self, step: Passo, context: Contexto) -> bool:
         """Write down that the bytes are about to leave; False when the act is over. Raises Parado and Ocupada."""
@@ -208,7 +230,7 @@ class Atos:
                 raise Ocupada("Este pedido já foi enviado vezes demais; fica para mais tarde.", wait / 1000)
         return True
 
-    def _prove(self, attempt: Attempt) -> None:
+    def provar(self, attempt: Attempt) -> None:
         """Raise ClaimLost if the claim is no longer ours: a worker that was frozen meanwhile must not send."""
         if time.monotonic() - attempt.renewed_at > self.termos.lease / 3:
             attempt.renew()

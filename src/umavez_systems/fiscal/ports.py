@@ -92,6 +92,9 @@ class Ato:
     """Look wherever it and its like could be: it was absent before, or more than one of it may have been made."""
     decidido: bool = False
     """It is decided, and only what was destroyed for it is looked for: what was read a moment ago will do."""
+    lido_ha: float = 0.0
+    """Seconds since it could be called absent for good: a look at everything that began since then counts for it, too,
+    if it was made for another document."""
 
 
 class AutoridadeError(Exception):
@@ -177,4 +180,22 @@ class Autoridade(Protocol):
 
     def close(self) -> None:
         """Give connections back."""
+        ...
+
+
+class AutoridadeDeLotes(Autoridade, Protocol):
+    """An authority that takes several documents in one message. Raises as the verbs that go out do."""
+
+    def montar_lote(self, atos: list[Ato], *, transacao: bool = False) -> bytes:
+        """The message around stored documents, the same bytes every time. Raises 422 problems."""
+        ...
+
+    def transmitir_lote(
+        self, atos: list[Ato], *, transacao: bool = False, xml: bytes | None = None
+    ) -> list[Resposta | SemResposta]:
+        """Send it; what the answer says about each document, in their order."""
+        ...
+
+    def consultar_lote(self, atos: list[Ato]) -> list[Resposta]:
+        """One question about all of them; what it tells of each, in their order."""
         ...

@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import httpx
@@ -19,7 +20,7 @@ from umavez_systems.fiscal.cases import Caller, Resultado
 from umavez_systems.fiscal.domain import Estado, Tipo
 from umavez_systems.fiscal.organizations import emitente_de
 from umavez_systems.fiscal.rules.identifiers import invalid
-from umavez_systems.fiscal.rules.orders import justificativa_de, pedido_de, texto
+from umavez_systems.fiscal.rules.orders import justificativa_de, lote_de, pedido_de, texto
 from umavez_systems.fiscal.wire.certificate import refuse_endless
 from umavez_systems.fiscal.wire.pdf import danfe
 from umavez_systems.front.pages import add_page
@@ -53,6 +54,10 @@ EXAMPLE: dict[str, Any] = {
     ],
     "pagamentos": [{"forma": "01", "valor": "3.00"}],
 }
+SERVICE = {"descricao": "Consultoria", "codigo": "02919", "valor": "100.00", "aliquota": "2"}
+BATCH = {"transacao": False, "documentos": [{"tipo": "NFSE_SP", "organizacao": "demo", "serie": 1, "servico": SERVICE}]}
+LONGEST_BATCH_KEY = 252
+"""Characters: the place of a document in its batch is written behind it."""
 Key = Annotated[str | None, Header(description="1 a 255 caracteres; repetir é seguro")]
 Authorization = Annotated[str | None, Header()]
 Usuario = Annotated[str | None, Header(max_length=LONGEST_USUARIO)]
@@ -142,6 +147,29 @@ async def emit(request: Request, caller: Calling) -> Response:
         return system.fiscal.emitir(caller, order)
 
     return _answer(await _run(request, run), 201)
+
+
+@router.post(f"{API}/lotes", status_code=201, responses=LATER, openapi_extra=_body(BATCH))
+async def emit_batch(request: Request, caller: Calling) -> Response:
+    """Emit up to 50 NFSE_SP in one message. The key gets each document's place: pedido-1.0, pedido-1.1, …"""
+    orders, together = lote_de(await _read(request))
+    if caller.key is not None and len(caller.key) > LONGEST_BATCH_KEY:
+        raise invalid(f"Idempotency-Key: até {LONGEST_BATCH_KEY} caracteres em um lote.")
+    keys = [None if caller.key is None else f"{caller.key}.{place}" for place in range(len(orders))]
+    callers = [replace(caller, key=key) for key in keys]
+
+    def run(system: Sistema) -> list[Resultado]:
+        if any(order.organizacao == DEMO for order in orders):
+            system.demo(caller.principal)
+        return system.lotes.emitir(list(zip(callers, orders, strict=True)), transacao=together)
+
+    found = await _run(request, run)
+    shown = {"itens": [views.documento(one.row, one.origem) for one in found]}
+    waiting = [one.row["proximo_em"] or 0 for one in found if one.row["estado"] in views.WAITING]
+    if waiting:
+        return JSONResponse(shown, 202, headers=_later(max(waiting)))
+    repeated = all(one.repetida for one in found)
+    return JSONResponse(shown, 200 if repeated else 201, headers=_replayed() if repeated else PRIVATE)
 
 
 @router.get(f"{API}/documentos")

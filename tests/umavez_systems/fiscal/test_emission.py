@@ -6,16 +6,22 @@ import json
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from tests.umavez_systems.fiscal.conftest import Loja, Mundo, numerado, pedido
 from tests.umavez_systems.fiscal.test_wire import ato_de
+from umavez import Status, StoreUnavailable
+from umavez.testing.crash import Died
+from umavez_systems.fiscal import operations
 from umavez_systems.fiscal.assembly import Tempos
+from umavez_systems.fiscal.atos.claims import Reserva
 from umavez_systems.fiscal.atos.governor import Governador, Limites
 from umavez_systems.fiscal.cases import Caller
 from umavez_systems.fiscal.domain import Acao, Estado, Tipo
 from umavez_systems.fiscal.operations import Termos
+from umavez_systems.fiscal.ports import Ato, Resposta
 from umavez_systems.fiscal.rules.retrying import TEMPO_DE_CONSULTA
 from umavez_systems.problems import Problem
 
@@ -206,7 +212,7 @@ def test_s4_02_a_repeat_that_waited_for_the_first_call_comes_from_the_cache(
 ) -> None:
     first = loja_local.emitir("k")
     under_way = {**first.row, "estado": "TRANSMITIDO"}
-    monkeypatch.setattr(loja_local.fiscal, "_by_key", lambda *_: under_way)
+    monkeypatch.setattr(loja_local.fiscal, "da_chave", lambda *_: under_way)
     again = loja_local.emitir("k")
 
     assert (again.row["estado"], again.origem, again.repetida) == ("AUTORIZADO", "cache", True)
@@ -289,10 +295,71 @@ def test_s4_05_the_seeds_135_sends_the_same_bytes_again(tmp_path: object, mundo:
 
 def test_a_crash_between_storing_and_sending_is_carried_on(loja: Loja) -> None:
     order = pedido(Tipo.NFE, loja.serie)
-    row, _ = loja.fiscal._registered(Caller("local", "k"), order, "m")
+    with Reserva() as reserva:
+        row, _ = loja.fiscal._registered(Caller("local", "k"), order, "m", reserva)
+        assert reserva.feita
     assert row["estado"] == Estado.TRANSMITIDO
     loja.livros.varrer()
+    assert loja.fiscal.documento("local", row["id"])["estado"] == "TRANSMITIDO", "who claimed it may still be sending"
+    with loja.banco.transaction() as connection:
+        connection.rows("UPDATE idempotency_records SET lease_until = created_at WHERE status = 'PENDING'")
+    loja.livros.varrer()
+    loja.livros.varrer()
     assert loja.fiscal.documento("local", row["id"])["estado"] == "AUTORIZADO"
+    assert len(loja.na_autoridade()) == 1
+
+
+def test_a_document_that_could_not_be_stored_leaves_no_claim(loja: Loja, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = loja.atos.reservar
+
+    def broken(*about: Any) -> None:
+        real(*about)
+        raise Died
+
+    monkeypatch.setattr(loja.atos, "reservar", broken)
+    with pytest.raises(Died):
+        loja.emitir("k")
+    monkeypatch.undo()
+    assert loja.sistema.once.find(every_scope=True) == []
+    made = loja.emitir("k")
+    assert (made.row["estado"], made.row["numero"], made.row["tentativas"]) == ("AUTORIZADO", 1, 1)
+
+
+def test_an_answer_is_kept_though_the_claim_was_lost_while_it_came(loja: Loja, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = loja.sistema.organizacoes.autoridade("local/demo")
+    send = authority.transmitir
+
+    def slow(ato: Ato) -> Resposta:
+        with loja.banco.transaction() as connection:
+            connection.rows("UPDATE idempotency_records SET stamp = 'another'")
+        return send(ato)
+
+    monkeypatch.setattr(authority, "transmitir", slow)
+    made = loja.emitir("k")
+    assert (made.row["estado"], made.row["protocolo"] is not None) == ("AUTORIZADO", True)
+    assert loja.prova(made)[-3:] == ["resposta", "decisao", "estado"]
+    (record,) = loja.sistema.once.find(every_scope=True)
+    assert record.status is Status.PENDING, "its end is for whoever took it over"
+
+
+def test_an_answer_and_the_end_of_its_attempt_are_one_commit(loja: Loja, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[Status]] = []
+    real = operations.encerrar
+
+    def watched(*about: Any) -> None:
+        real(*about)
+        if loja.banco.url.startswith("postgres"):  # SQLite's file is held
+            seen.append([record.status for record in loja.sistema.once.find(every_scope=True)])
+        raise StoreUnavailable("gone before the commit")
+
+    monkeypatch.setattr(operations, "encerrar", watched)
+    made = loja.emitir("k")
+    assert made.row["estado"] == "AUTORIZADO", "written without its end"
+    assert seen in ([], [[Status.PENDING]])
+    assert [record.status for record in loja.sistema.once.find(every_scope=True)] == [Status.PENDING]
+    monkeypatch.undo()
+    loja.emitir("k2")
+    assert Status.SUCCESS in [record.status for record in loja.sistema.once.find(every_scope=True)]
 
 
 def test_a_worker_that_lost_its_claim_sends_nothing(loja_local: Loja) -> None:

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -22,6 +23,7 @@ from umavez_systems.fiscal.rules.catalogue import catalogo
 from umavez_systems.fiscal.rules.decisions import decidir_consulta, decidir_emissao
 from umavez_systems.fiscal.views import documento as shown
 from umavez_systems.fiscal.wire import signing
+from umavez_systems.fiscal.wire.asking import Pergunta
 from umavez_systems.fiscal.wire.paulistana import reading, rps
 from umavez_systems.fiscal.wire.paulistana.prefeitura import SaoPaulo
 from umavez_systems.problems import Problem
@@ -295,7 +297,7 @@ def test_the_period_is_read_page_by_page_and_an_unread_rest_proves_nothing(
     assert (found.codigo, found.anteriores) == ("N", ())
     absent = ato_de(city.montar(numerado(SP, serie=904)), insistir=True)
     assert city.consultar(absent).codigo == "1106"
-    monkeypatch.setattr("umavez_systems.fiscal.wire.paulistana.prefeitura.MOST_PAGES", 1)
+    monkeypatch.setattr("umavez_systems.fiscal.wire.paulistana.period.MOST_PAGES", 1)
     assert decidir_consulta(city.consultar(absent), absent, catalogo(), "sp").desfecho == "INDETERMINADO"
 
 
@@ -314,6 +316,80 @@ def test_a_period_that_was_just_read_serves_decided_notes_and_never_proves_an_ab
 
     assert asked.count("ConsultaNFe") == 4, "by the key every time"
     assert asked.count("ConsultaNFeEmitidas") == 2, "what is open is looked for anew"
+
+
+def counted(city: SaoPaulo, monkeypatch: pytest.MonkeyPatch, *lost: int) -> list[str]:
+    """What a city is asked; the pages of these turns get no answer."""
+    asked: list[str] = []
+    real = city._ask
+
+    def ask(about: Pergunta, method: str, tree: Any) -> reading.Retorno:
+        asked.append(method)
+        if method == "ConsultaNFeEmitidas" and asked.count(method) in lost:
+            raise SemResposta("perdida")
+        return real(about, method, tree)
+
+    monkeypatch.setattr(city, "_ask", ask)
+    return asked
+
+
+def test_a_period_whose_reading_broke_off_is_gone_on_with_by_the_next_question(
+    mundo: Mundo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city = mundo.cidade(replace(EMITENTE, ccm="77000003"))
+    for _ in range(2):
+        city.transmitir_lote([ato_de(city.montar(numerado(SP, serie=908))) for _ in range(50)])
+    asked = counted(city, monkeypatch, 3)
+    first, second = (
+        replace(ato_de(city.montar(numerado(SP, serie=908)), insistir=True), lido_ha=60.0) for _ in range(2)
+    )
+    with pytest.raises(SemResposta):
+        city.consultar(first)
+    assert city.consultar(second).codigo == "1106"
+    assert asked.count("ConsultaNFeEmitidas") == 4, "three pages, one of them twice"
+    assert city.consultar(first).codigo == "1106"
+    assert (asked.count("ConsultaNFeEmitidas"), asked.count("ConsultaNFe")) == (4, 3), "the key is asked every time"
+
+
+def test_a_reading_counts_for_those_only_who_could_be_called_absent_when_it_began(
+    mundo: Mundo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city = mundo.cidade(replace(EMITENTE, ccm="77000004"))
+    asked = counted(city, monkeypatch, 2)
+    older, younger = (ato_de(city.montar(numerado(SP, serie=909)), insistir=True) for _ in range(2))
+    assert city.consultar(replace(older, lido_ha=1.0)).codigo == "1106"
+    assert city.consultar(replace(younger, lido_ha=30.0)).codigo == "1106"
+    assert asked.count("ConsultaNFeEmitidas") == 1
+    with pytest.raises(SemResposta):
+        city.consultar(younger)
+    for page in (4, 5):
+        assert city.consultar(younger).codigo == "1106"
+        assert asked.count("ConsultaNFeEmitidas") == page, "what broke off is ended, and does not count for this one"
+    said = city.consultar(replace(older, lido_ha=30.0)).bruto
+    assert b"periodo " in said.splitlines()[-1], "the proof tells of the reading that another question made"
+
+
+def test_s4_06_no_page_is_read_while_the_quarantine_lasts(tmp_path: Path, mundo: Mundo) -> None:
+    shop = Loja(
+        f"sqlite:///{tmp_path}/paginas.db", mundo, termos=Termos(settle=0.0, first=0.0, lease=5.0, quarentena=3600.0)
+    )
+    mundo.falhar("sp/autorizacao", "antes", "queda")
+    made = shop.emitir("k", SP)
+    shop.livros.varrer()
+    told = [json.loads(one["conteudo"]) for one in shop.livros.prova("local", made.row["id"])["entradas"]]
+    said = [one["motivo"] for one in told if one.get("motivo", "").startswith("Não consta")]
+    assert len(said) >= 2
+    assert set(said) == {"Não consta pela chave do RPS."}
+    shop.fechar()
+
+
+def test_what_the_key_tells_is_younger_than_a_remembered_period(mundo: Mundo) -> None:
+    city = mundo.cidade(replace(EMITENTE, ccm="77000005"))
+    ato = ato_de(city.montar(numerado(SP, serie=910)), insistir=True)
+    issued = city.transmitir(ato)
+    assert city.consultar(replace(ato, decidido=True)).codigo == "N"
+    city.transmitir(city.montar_cancelamento(ato, issued.protocolo or "", WHY, DAY))
+    assert city.consultar(replace(ato, decidido=True)).codigo == "C"
 
 
 def test_an_rps_older_than_the_longest_period_is_never_proven_absent(mundo: Mundo) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.umavez_systems.fiscal.conftest import _SERIES, Mundo, prepared
 from umavez_systems.fiscal.assembly import DEMO_DATA
 from umavez_systems.fiscal.simulador import keeper
-from umavez_systems.fiscal.web import EXAMPLE
+from umavez_systems.fiscal.web import BATCH, EXAMPLE
 from umavez_systems.settings import Settings
 
 API = "/api/v1/fiscal"
@@ -72,6 +72,28 @@ def test_s4_02_a_document_from_its_emission_to_its_cancellation(web: httpx.Clien
 
     look_around(web, made)
     cancel_and_void(web, made)
+
+
+def test_s4_02_a_batch_of_sao_paulo_by_its_route(web: httpx.Client) -> None:
+    service: dict[str, Any] = {**BATCH["documentos"][0], "serie": next(_SERIES)}
+    body = {"transacao": True, "documentos": [service, {**service, "servico": {**service["servico"], "valor": "7.00"}}]}
+    first = web.post(f"{API}/lotes", json=body, headers={"Idempotency-Key": "lote-1"})
+    again = web.post(f"{API}/lotes", json=body, headers={"Idempotency-Key": "lote-1"})
+
+    assert first.status_code == 201, first.text
+    assert [(one["estado"], one["numero"], one["total"]) for one in first.json()["itens"]] == [
+        ("AUTORIZADO", 1, "100.00"),
+        ("AUTORIZADO", 2, "7.00"),
+    ]
+    assert (again.status_code, again.headers["Idempotent-Replayed"]) == (200, "true")
+    assert [one["id"] for one in again.json()["itens"]] == [one["id"] for one in first.json()["itens"]]
+    alone = web.post(f"{API}/documentos", json=service, headers={"Idempotency-Key": "lote-1.0"})
+    assert (alone.status_code, alone.json()["id"]) == (200, first.json()["itens"][0]["id"])
+    for wrong in ({}, {"documentos": []}, {"documentos": [service] * 51}, {**body, "transacao": "sim"}, [service]):
+        refused = web.post(f"{API}/lotes", json=wrong)
+        assert refused.status_code == 422, refused.text
+    assert web.post(f"{API}/lotes", json={"documentos": [order()]}).status_code == 422
+    assert web.post(f"{API}/lotes", json=body, headers={"Idempotency-Key": "k" * 253}).status_code == 422
 
 
 def look_around(web: httpx.Client, made: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from umavez_systems.database import Connection, Row
@@ -21,7 +22,7 @@ from umavez_systems.fiscal.atos.steps import (
     ato_da_linha,
 )
 from umavez_systems.fiscal.domain import ABERTOS, Acao, Desfecho, Estado, Origem, pode_passar
-from umavez_systems.fiscal.ports import AutoridadeError, Resposta, SemResposta
+from umavez_systems.fiscal.ports import Ato, AutoridadeError, Resposta, SemResposta
 from umavez_systems.fiscal.rules.decisions import Decisao, cancelamento_de, decidir_consulta, decidir_emissao
 from umavez_systems.problems import Problem
 
@@ -40,10 +41,18 @@ class Emissao:
 
     def contexto(self, connection: Connection, org_id: str, nome: str) -> Contexto:
         """The stored emission. Raises a 404 problem."""
-        row = connection.row(tables.DOCUMENT_BY_NAME, (org_id, nome))
+        row = self._dialect.named(connection, org_id, nome)
         if row is None:
             raise Problem(404, "nao-encontrado", "Documento não encontrado", "Não há documento com este nome.")
-        return Contexto(org_id, ato_da_linha(row), row["id"], row["enviado_em"] is None)
+        return Contexto(org_id, self._ato(row), row["id"], row["enviado_em"] is None)
+
+    def _ato(self, row: Row) -> Ato:
+        """The stored emission; one that is absent is looked for everywhere as soon as its quarantine is over."""
+        found = ato_da_linha(row)
+        if found.decidido or row["ausente_em"] is None:
+            return found
+        since = (row["agora"] - row["ausente_em"]) / 1000 - self._regras.quarentena
+        return replace(found, insistir=since >= 0, lido_ha=max(0.0, since))
 
     def sabido(self, connection: Connection, contexto: Contexto) -> Conclusao | None:
         """What is decided stays so; what was never sent is not there."""
@@ -62,7 +71,10 @@ class Emissao:
             return Veredito.ESPERAR
         contexto.primeira = record.row["enviado_em"] is None
         tries = record.row["tentativas"] + 1
-        record.cadeia.anotar("envio", {"sha256": resumo_de(contexto.ato.xml), "tentativa": tries})
+        if contexto.levado is not None:
+            record.cadeia.anotar("bytes", {"acao": "lote", "sha256": resumo_de(contexto.levado)})
+        sent_as = contexto.ato.xml if contexto.levado is None else contexto.levado
+        record.cadeia.anotar("envio", {"sha256": resumo_de(sent_as), "tentativa": tries})
         sent = record.agora if contexto.primeira else record.row["enviado_em"]
         if record.estado is Estado.TRANSMITIDO:
             record.notar(tentativas=tries, enviado_em=sent)

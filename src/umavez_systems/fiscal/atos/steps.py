@@ -67,6 +67,8 @@ class Contexto:
     """That it is about to be sent stands in the books already, and nobody had to keep quiet a moment ago."""
     linha: Row | None = None
     """The document as the last answer left it."""
+    levado: bytes | None = None
+    """The message that carries it together with others, where it is not sent in its own bytes."""
     conhecida: Row | None = None
     """The document as whoever stored it a moment ago knows it: written over without being read, unless it changed."""
 

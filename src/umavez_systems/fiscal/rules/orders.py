@@ -14,6 +14,7 @@ from umavez_systems.fiscal.domain import Destinatario, Endereco, Item, Pagamento
 from umavez_systems.fiscal.rules.identifiers import UFS, cnpj_limpo, cpf_limpo, invalid
 
 MOST_ITEMS = 990
+MOST_IN_BATCH = 50
 MODOS = ("normal", "svc", "offline", "epec")
 _TEXT = re.compile(r"^[!-ÿ][ -ÿ]*\Z")
 _DECIMAL = re.compile(r"^[0-9]{1,15}(\.[0-9]{1,10})?\Z", re.ASCII)
@@ -47,6 +48,15 @@ def pedido_de(data: Any) -> Pedido:
     )
     _refuse_whole(order)
     return order
+
+
+def lote_de(data: Any) -> tuple[list[Pedido], bool]:
+    """The orders of a batch, and whether the authority takes all of them or none. Raises 422 problems."""
+    body = _object(data, "corpo")
+    together = body.get("transacao", False)
+    if not isinstance(together, bool):
+        raise invalid("transacao: true ou false.")
+    return [pedido_de(entry) for entry in _list(body, "documentos", 1, MOST_IN_BATCH)], together
 
 
 def conteudo(pedido: Pedido) -> Any:

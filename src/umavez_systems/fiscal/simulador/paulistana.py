@@ -40,9 +40,9 @@ MARKS = {"guia": "218", "presa": "338", "site": "216"}
 class Erro(Exception):
     """A refusal with the city's code."""
 
-    def __init__(self, code: str, text: str) -> None:
+    def __init__(self, code: str, text: str, rps: Any = None) -> None:
         super().__init__(code)
-        self.told = _told("Erro", code, text)
+        self.told = _told("Erro", code, text, rps)
         self.code = code
 
 
@@ -97,23 +97,23 @@ class Paulistana:
     def _fault(self, rps: Any, name: str, cert: x509.Certificate) -> Erro | None:
         """Why an RPS is refused; nothing where it is not."""
         if not signing.conferir_texto(_signed_text(rps), rps.findtext("Assinatura") or "", cert):
-            return Erro("1206", "Assinatura digital do RPS incorreta.")
+            return Erro("1206", "Assinatura digital do RPS incorreta.", rps)
         if Decimal(rps.findtext("ValorServicos") or rps.findtext("ValorFinalCobrado") or "0") <= 0:
-            return Erro("227", "O valor dos servicos deve ser maior que zero.")
+            return Erro("227", "O valor dos servicos deve ser maior que zero.", rps)
         mark = self._books.marked(name)
         if self._living(name) is not None and mark in ("guia", "presa"):
-            return Erro(MARKS[mark], "RPS nao pode ser reenviado: a NFS-e anterior nao pode ser cancelada.")
+            return Erro(MARKS[mark], "RPS nao pode ser reenviado: a NFS-e anterior nao pode ser cancelada.", rps)
         return None
 
     def _issue(self, rps: Any, name: str) -> str:
         """A new note; the living one of the same RPS is cancelled for it, which is the danger of a re-send."""
         before, alert = self._living(name), ""
         if before is not None and self._books.marked(name) == "site":
-            return _told("Alerta", "216", "RPS ja convertido no site.") + _issued(before["chave"], rps)
+            return _told("Alerta", "216", "RPS ja convertido no site.", rps) + _issued(before["chave"], rps)
         if before is not None:
             sql = "UPDATE documentos SET situacao = 'CANCELADO', codigo = '217' WHERE id = ?"
             self._books.rows(sql, (before["id"],))
-            alert = _told("Alerta", "217", "RPS reenviado: a NFS-e anterior foi cancelada e outra foi emitida.")
+            alert = _told("Alerta", "217", "RPS reenviado: a NFS-e anterior foi cancelada e outra foi emitida.", rps)
         number = int(self._books.rows("SELECT count(*) AS n FROM documentos WHERE autoridade = 'sp'")[0]["n"]) + 1
         ccm, serie, rps_number = name.split("_")
         chave = f"{ccm}_{number}_{number * 7919 % 10**8:08d}"
@@ -264,8 +264,10 @@ def _note(row: dict[str, Any]) -> str:
     )
 
 
-def _told(tag: str, code: str, text: str) -> str:
-    return f"<{tag}><Codigo>{code}</Codigo><Descricao>{escape(text)}</Descricao></{tag}>"
+def _told(tag: str, code: str, text: str, rps: Any = None) -> str:
+    """An error or an alert, with the RPS that it is about."""
+    about = "" if rps is None else etree.tostring(rps.find("ChaveRPS"), with_tail=False).decode()
+    return f"<{tag}><Codigo>{code}</Codigo><Descricao>{escape(text)}</Descricao>{about}</{tag}>"
 
 
 def _envelope(method: str, said: str) -> bytes:

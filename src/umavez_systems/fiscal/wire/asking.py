@@ -23,6 +23,14 @@ class Pergunta:
         self._ends = time.monotonic() + timeout
         self.bruto = b""
 
+    def recomecar(self) -> None:
+        """Give the calls that follow the time of a question of their own: one page of many is about to be read."""
+        self._ends = time.monotonic() + self._timeout
+
+    def notar(self, words: str) -> None:
+        """Add what was found without a call to what the proof log keeps."""
+        self.bruto += words.encode() + b"\n"
+
     def chamar(
         self,
         method: str,

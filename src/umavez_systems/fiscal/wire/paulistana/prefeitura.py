@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from xml.sax.saxutils import escape
@@ -26,6 +26,7 @@ from umavez_systems.fiscal.wire.asking import Pergunta
 from umavez_systems.fiscal.wire.certificate import Certificado
 from umavez_systems.fiscal.wire.nfe import Emitente
 from umavez_systems.fiscal.wire.paulistana import reading, rps
+from umavez_systems.fiscal.wire.paulistana.period import Periodo
 from umavez_systems.fiscal.wire.paulistana.reading import NOT_FOUND, REISSUED, Nota, Retorno
 from umavez_systems.fiscal.wire.soap import Correio
 
@@ -36,22 +37,9 @@ BASES = {
 """By layout; there is no environment to try things out in."""
 LARGEST = 500_000
 """Bytes of a message (manual 2.4.4)."""
-MOST_PAGES = 200
-LONGEST_PERIOD = 31
-"""Days (error 1403)."""
 UNKNOWN = "desconhecida"
 MEMORY = 30.0
 """Seconds for which the notes of a period, read once, serve questions about documents that are decided."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passeio:
-    """A period that was read page by page: its notes by the name of their RPS, and whether none could be missing."""
-
-    began: float
-    first: date
-    notas: dict[str, list[Nota]]
-    whole: bool
 
 
 class SaoPaulo:
@@ -80,8 +68,8 @@ class SaoPaulo:
         self._envio = envio
         self._consulta = consulta
         self._sleep = sleep
-        self._walk: Passeio | None = None
         self._hoje = hoje or (lambda: datetime.now(UTC).astimezone(BRASILIA).date())
+        self._periodo = Periodo(self._page, self._hoje)
 
     def montar(self, numerado: Numerado) -> Montado:
         """The request that converts the RPS, signed twice; number and key of the note will be the city's to give."""
@@ -131,23 +119,45 @@ class SaoPaulo:
     def _with_losses(self, answer: Resposta, ato: Ato) -> Resposta:
         """The answer with the notes that were cancelled for it; that some were is known even where they are not."""
         try:
-            found, _ = self._of_period(self._pergunta(), ato.nome, self._first_day(ato))
+            found, _ = self._periodo.notas(self._pergunta(), ato.nome, self._first_day(ato))
             lost = tuple(note.chave for note in found if note.chave != answer.chave)
         except AutoridadeError:
             lost = ()
         return replace(answer, anteriores=lost or (UNKNOWN,))
 
-    def transmitir_lote(self, atos: list[Ato], *, transacao: bool = False) -> list[Resposta | SemResposta]:
-        """Send up to fifty stored RPS in one EnvioLoteRPS; what the answer says about each, in their order."""
+    def montar_lote(self, atos: list[Ato], *, transacao: bool = False) -> bytes:
+        """One EnvioLoteRPS around up to fifty stored RPS, the same bytes every time. Raises 422 problems."""
         made = [etree.fromstring(ato.xml).find("RPS") for ato in atos]
-        xml = self._signed(rps.lote(self.emitente, made, transacao))
-        found = self._send("EnvioLoteRPS", "RetornoEnvioLoteRPS", xml)
+        return self._signed(rps.lote(self.emitente, made, transacao))
+
+    def transmitir_lote(
+        self, atos: list[Ato], *, transacao: bool = False, xml: bytes | None = None
+    ) -> list[Resposta | SemResposta]:
+        """Send a batch, as it was made before or made now; what the answer says about each RPS, in their order."""
+        message = self.montar_lote(atos, transacao=transacao) if xml is None else xml
+        found = self._send("EnvioLoteRPS", "RetornoEnvioLoteRPS", message)
         told: list[Resposta | SemResposta] = []
         for ato in atos:
             try:
-                told.append(reading.autorizacao(found, ato.nome))
+                answer = reading.de_lote(found, ato.nome)
+                told.append(self._with_losses(answer, ato) if answer.codigo == REISSUED else answer)
             except SemResposta as silence:
                 told.append(silence)
+        return told
+
+    def consultar_lote(self, atos: list[Ato]) -> list[Resposta]:
+        """One question by the keys of up to fifty RPS: what it tells of each, in their order."""
+        asked = self._pergunta()
+        found = self._ask(asked, "ConsultaNFe", rps.consulta(self.emitente, [ato.nome for ato in atos]))
+        refused = next((error for error in found.erros if error[0] != NOT_FOUND), None)
+        told: list[Resposta] = []
+        for ato in atos:
+            notes = [note for note in found.notas if note.sobre == ato.nome]
+            if notes:
+                told.append(_chosen(notes, ato, asked.bruto))
+            else:
+                said = refused or (NOT_FOUND, "Não consta pela chave do RPS.")
+                told.append(Resposta("consulta", *said, asked.bruto))
         return told
 
     def consultar(self, ato: Ato) -> Resposta:
@@ -160,8 +170,9 @@ class SaoPaulo:
             return Resposta("consulta", *refused, asked.bruto)
         whole = True
         if ato.insistir:
-            more, whole = self._of_period(asked, name, self._first_day(ato), remembered=ato.decidido)
-            notes |= {note.chave: note for note in more}
+            old = MEMORY if ato.decidido else ato.lido_ha
+            more, whole = self._periodo.notas(asked, name, self._first_day(ato), old)
+            notes = {note.chave: note for note in more} | notes  # what the key tells is younger
         if notes:
             return _chosen(list(notes.values()), ato, asked.bruto)
         words = "Não consta pela chave do RPS" + (" nem no período." if ato.insistir else ".")
@@ -171,34 +182,13 @@ class SaoPaulo:
         """Whether the notes of the last hours have this RPS (seed 004 §4.1); also another's of the same series."""
         first = (datetime.now(UTC).astimezone(BRASILIA) - timedelta(hours=horas)).date()
         ccm = (self.emitente.ccm or "").zfill(8)
-        found, whole = self._of_period(self._pergunta(), f"{ccm}_{serie.strip()}_{numero:012d}", first)
+        found, whole = self._periodo.notas(self._pergunta(), f"{ccm}_{serie.strip()}_{numero:012d}", first)
         if not found and not whole:
             raise SemResposta("O período não pôde ser lido inteiro.")
         return bool(found)
 
-    def _of_period(
-        self, asked: Pergunta, name: str, first: date, *, remembered: bool = False
-    ) -> tuple[list[Nota], bool]:
-        """The notes of an RPS since a day, and whether all of that time could be looked at."""
-        walk = self._walk
-        if not remembered or walk is None or walk.first > first or time.monotonic() - walk.began > MEMORY:
-            walk = self._walk = self._walked(asked, first)
-        return walk.notas.get(name, []), walk.whole
-
-    def _walked(self, asked: Pergunta, first: date) -> Passeio:
-        began, today = time.monotonic(), self._hoje()
-        earliest = today - timedelta(days=LONGEST_PERIOD - 1)
-        found: dict[str, list[Nota]] = {}
-        for page in range(1, MOST_PAGES + 1):
-            wanted = rps.periodo(self.emitente, max(first, earliest), today, page)
-            answer = self._ask(asked, "ConsultaNFeEmitidas", wanted)
-            if not answer.sucesso and not all(code == NOT_FOUND for code, _ in answer.erros):
-                raise SemResposta("A consulta por período foi recusada.", answer.bruto)
-            for note in answer.notas:
-                found.setdefault(note.sobre or "", []).append(note)
-            if len(answer.notas) < rps.MOST:
-                return Passeio(began, first, found, first >= earliest)
-        return Passeio(began, first, found, False)
+    def _page(self, asked: Pergunta, first: date, last: date, page: int) -> Retorno:
+        return self._ask(asked, "ConsultaNFeEmitidas", rps.periodo(self.emitente, first, last, page))
 
     def _first_day(self, ato: Ato) -> date:
         """The day before the RPS's own, or as far back as may be asked."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -39,6 +40,8 @@ class Retorno:
     alertas: tuple[tuple[str, str], ...]
     notas: tuple[Nota, ...]
     bruto: bytes
+    nomeados: tuple[tuple[str, str, str, str], ...] = ()
+    """The errors and alerts that name their RPS: tag, name, code, words."""
 
 
 def retorno(raw: bytes, tag: str) -> Retorno:
@@ -55,7 +58,8 @@ def retorno(raw: bytes, tag: str) -> Retorno:
     notes = [_issued(part) for part in root.findall("ChaveNFeRPS")[:MOST]]
     notes += [_told(part) for part in root.findall("NFe")[:MOST]]
     found = tuple(note for note in notes if note is not None)
-    return Retorno(said == "true", _said(root, "Erro"), _said(root, "Alerta"), found, raw)
+    named = (*_named(root, "Erro"), *_named(root, "Alerta"))
+    return Retorno(said == "true", _said(root, "Erro"), _said(root, "Alerta"), found, raw, named)
 
 
 def _said(root: Any, tag: str) -> tuple[tuple[str, str], ...]:
@@ -65,6 +69,13 @@ def _said(root: Any, tag: str) -> tuple[tuple[str, str], ...]:
         if _CODE.match(code):
             found.append((code, (part.findtext("Descricao") or "").strip()[:500]))
     return tuple(found)
+
+
+def _named(root: Any, tag: str) -> Iterator[tuple[str, str, str, str]]:
+    for part in root.findall(tag)[:MOST]:
+        code, name = (part.findtext("Codigo") or "").strip(), _rps_key(part.find("ChaveRPS"))
+        if _CODE.match(code) and name is not None:
+            yield tag, name, code, (part.findtext("Descricao") or "").strip()[:500]
 
 
 def _issued(part: Any) -> Nota | None:
@@ -123,6 +134,22 @@ def autorizacao(found: Retorno, name: str) -> Resposta:
     if CONVERTED in codes:
         return Resposta("autorizacao", CONVERTED, "RPS já convertido.", found.bruto, alertas=alerts)
     raise SemResposta("A resposta não fala deste RPS.", found.bruto)
+
+
+def de_lote(found: Retorno, name: str) -> Resposta:
+    """What an answer to EnvioLoteRPS says about one RPS of several. Raises SemResposta where it says nothing.
+
+    An error or an alert counts for the RPS that it names only; a batch that was refused as a whole refuses all of it.
+    """
+    own = {
+        tag: tuple((code, words) for kind, about, code, words in found.nomeados if (kind, about) == (tag, name))
+        for tag in ("Erro", "Alerta")
+    }
+    if found.sucesso:
+        return autorizacao(replace(found, erros=own["Erro"], alertas=own["Alerta"]), name)
+    if found.notas:
+        raise SemResposta("O lote foi recusado, e a resposta traz notas.", found.bruto)
+    return autorizacao(replace(found, erros=own["Erro"] or found.erros, alertas=own["Alerta"]), name)
 
 
 def cancelamento(found: Retorno) -> Resposta:
