@@ -25,6 +25,7 @@ from umavez_systems import migrations
 from umavez_systems.processos.domain import lote_of
 from umavez_systems.server import prepare
 from umavez_systems.settings import Settings
+from umavez_systems.web import Carrier
 
 OLD_RECORDS = Path(__file__).parents[1] / "cli" / "version_1"
 STEP = ("a3f2e1d4", "Task_SubmitClaim", "submit_claim")
@@ -173,3 +174,29 @@ def test_s4_08_documents_are_unique_by_their_identity_and_found_by_their_key(dat
     engine.dispose()
     assert ("id_idempotencia",) in unique
     assert ("chave_acesso",) in indexes
+
+
+def test_s2_02_entries_of_before_are_sent_after_the_upgrade(url: str, rows: Rows) -> None:
+    old(url, rows, "0012")
+    mailing = "01890000-0000-7000-8000-000000000001"
+    rows(
+        "INSERT INTO mailings (id, filename, nome, status, dialeto, ingerido, linhas, aceitas, entradas, pendentes,"
+        " enviados, desconhecidos) VALUES (?, 'local/a.csv', 'a.csv', 'QUEUED', '{}', ?, 4, 4, 4, 2, 1, 1)",
+        mailing,
+        True,
+    )
+    for status, due in (("PENDING", None), ("PENDING", 1), ("SENT", None), ("UNKNOWN", None)):
+        rows(
+            "INSERT INTO mailing_entries (mailing_id, email, token, status, depois_de) VALUES (?, ?, 't', ?, ?)",
+            *(mailing, f"{status}{due}@b.com", status, due),
+        )
+
+    with served(Settings(database=url, mailing_embedded="off")):
+        carrier = Carrier(Settings(database=url, mailing_embedded="off"))
+        holding = carrier.mailing.holdings.acquire(mailing)
+        assert holding is not None
+        taken = [entry["email"] for entry in holding.turn([], 5, "x").entries]
+        carrier.close()
+
+    assert taken == ["PENDING1@b.com", "PENDINGNone@b.com"]
+    assert rows("SELECT count(*) FROM mailing_entries") == [(4,)]

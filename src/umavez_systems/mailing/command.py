@@ -149,6 +149,9 @@ def show(
 def work(
     database: DatabaseUrl = None,
     relay: Annotated[bool, typer.Option("--relay/--no-relay", help="Hand the outbox to the broker too.")] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Serve metrics to Prometheus on this port of 127.0.0.1.")
+    ] = None,
 ) -> None:
     """Read lists and send mails until SIGTERM or Ctrl-C. Any number may run on any host, and any may be killed.
 
@@ -157,6 +160,8 @@ def work(
     import logging  # noqa: PLC0415  # of use here only
 
     from umavez.messaging import stop_on_signals  # noqa: PLC0415
+    from umavez.observe.metrics import serve_metrics  # noqa: PLC0415
+    from umavez_systems import logs  # noqa: PLC0415
     from umavez_systems.mailing.service import Service  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -165,7 +170,9 @@ def work(
     async def run(desk: Desk) -> None:
         stop = asyncio.Event()
         stop_on_signals(stop)
-        await Service(desk.mailing, relay=relay, worker=True).run(stop)
+        counting = [] if metrics_port is None else [serve_metrics(metrics_port, desk.database.store_url)]
+        observers = (*counting, *logs.message_observers())
+        await Service(desk.mailing, relay=relay, worker=True, observers=observers).run(stop)
 
     with opened(database, lean=True) as desk:
         try:

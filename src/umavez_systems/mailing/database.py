@@ -38,15 +38,25 @@ INSERT_MAILING = (
 )
 # Ids rise as entries are written, for lists of usual size in the order of the lines; all are above their mailing's.
 ENTRIES = f"SELECT {_ENTRY} FROM mailing_entries WHERE mailing_id = ? AND id > ? ORDER BY id LIMIT ?"
-ENTRIES_IN = f"SELECT {_ENTRY} FROM mailing_entries WHERE mailing_id = ? AND status = ? AND id > ? ORDER BY id LIMIT ?"
+# A text for each status: no plan for all of them could use the index of the rare ones.
+ENTRIES_IN = {
+    state: (
+        f"SELECT {_ENTRY} FROM mailing_entries WHERE mailing_id = ? AND status = '{state}' AND id > ?"
+        " ORDER BY id LIMIT ?"
+    )
+    for state in Entry
+}
 ENTRY = f"SELECT {_ENTRY}, token FROM mailing_entries WHERE id = ? AND mailing_id = ?"
 ENTRY_BY_ID = "SELECT id, mailing_id, email, token, status, linha, variaveis FROM mailing_entries WHERE id = ?"
+COUNTED = "SELECT status, count(*) AS many FROM mailing_entries WHERE mailing_id = ? GROUP BY status"
 # By pages: however long a list is, no statement takes longer than the database lets one.
-COUNTED = (
+COUNTED_BY_PAGES = (
     "SELECT status, count(*) AS many, max(max(email)) OVER () AS ultimo FROM (SELECT email, status FROM mailing_entries"
     " WHERE mailing_id = ? AND email > ? ORDER BY email LIMIT ?) AS pagina GROUP BY status"
 )
 COUNT_PAGE = 500_000
+COUNT_AT_ONCE = 2_000_000
+"""Entries that PostgreSQL counts in one statement, which it may do on several cores."""
 INSERT_HISTORY = "INSERT INTO mailing_history (mailing_id, entry_id, evento, por, motivo) VALUES (?, ?, ?, ?, ?)"
 HISTORY = (
     "SELECT entry_id, evento, por, motivo, created_at FROM mailing_history WHERE mailing_id = ? ORDER BY id LIMIT ?"
@@ -79,7 +89,7 @@ class Dialect:
         self.held = f"SELECT {SHOWN} FROM mailings WHERE id = ? AND principal = ?{self.hold}"
         self.next_due = (
             f"SELECT min(depois_de) AS due, {self.now_ms} AS now FROM mailing_entries"
-            " WHERE mailing_id = ? AND status = 'PENDING'"
+            " WHERE mailing_id = ? AND status = 'PENDING' AND depois_de IS NOT NULL"
         )
         self.forgotten = (
             "SELECT id FROM mailings WHERE status IN ('PENDING', 'QUEUED') AND updated_at < " + self.ago + " LIMIT ?"
@@ -126,11 +136,14 @@ def summed(*changes: Mapping[str, int]) -> dict[str, int]:
     return total
 
 
-def counted(connection: Connection, mailing: str) -> dict[str, int]:
-    """The counters as the entries themselves say."""
+def counted(connection: Connection, mailing: str, about: int, *, sqlite: bool) -> dict[str, int]:
+    """The counters as the entries themselves say; `about`: how many entries are expected."""
     found: dict[str, int] = {}
     after = ""
-    while page := connection.rows(COUNTED, (mailing, after, COUNT_PAGE)):
+    if about <= COUNT_AT_ONCE and not sqlite:
+        found = {row["status"]: int(row["many"]) for row in connection.rows(COUNTED, (mailing,))}
+        return {name: found.get(str(state), 0) for state, name in COUNTER.items()}
+    while page := connection.rows(COUNTED_BY_PAGES, (mailing, after, COUNT_PAGE)):
         found = summed(found, {row["status"]: int(row["many"]) for row in page})
         after = page[0]["ultimo"]
     return {name: found.get(str(state), 0) for state, name in COUNTER.items()}

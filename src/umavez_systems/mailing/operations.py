@@ -271,7 +271,7 @@ class Mailings:
             if status is None:
                 rows = connection.rows(tables.ENTRIES, (number, after, limit))
             else:
-                rows = connection.rows(tables.ENTRIES_IN, (number, status, after, limit))
+                rows = connection.rows(tables.ENTRIES_IN[Entry(status)], (number, after, limit))
         return [tables.with_text_id(row) for row in rows]
 
     def history(self, principal: str, number: str) -> list[Row]:

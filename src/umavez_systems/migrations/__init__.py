@@ -14,16 +14,19 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from umavez import StoreUnavailable
-from umavez.postgres import patience
+from umavez.postgres import between_transactions, patience
 
 LOCK = 0x756D617665  # "umave": one process migrates, the others wait for it
 PATIENCE = 60
-"""Seconds to wait for another process that migrates, or for a transaction that is in the way."""
+"""Seconds to wait for another process that migrates."""
+BRIEF = "300ms"
+"""How long a change of a table waits for its lock: its callers queue behind it, so it rather tries again."""
 VERSION_TABLE = "systems_version"
 
 
@@ -36,7 +39,9 @@ def migrate(url: str) -> str:
     if scheme not in ("sqlite", "postgresql", "postgres"):
         return "The systems keep their tables in SQLite or PostgreSQL; none were made here."
     try:
-        with _file(url) if scheme == "sqlite" else _server(url) as connection:
+        if scheme != "sqlite":
+            return between_transactions(lambda: _upgraded_on_server(url))
+        with _file(url) as connection:
             if connection is None:
                 return "The systems need a file without WAL: name it with ?journal=delete to have their tables in it."
             return _upgrade(connection)
@@ -71,7 +76,19 @@ def _server(url: str) -> Iterator[Connection]:
     with create_engine("postgresql+psycopg://", creator=opened, poolclass=NullPool).begin() as connection:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE}s'")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BRIEF}'")
         yield connection
+
+
+def _upgraded_on_server(url: str) -> str:
+    """One attempt. Raises psycopg's LockNotAvailable, with nothing changed, where somebody is in the way."""
+    try:
+        with _server(url) as connection:
+            return _upgrade(connection)
+    except DBAPIError as error:
+        if isinstance(error.orig, LockNotAvailable):
+            raise error.orig from error
+        raise
 
 
 def _libpq(url: str) -> str:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
-from tests.umavez_systems.mailing.far import Far, work
+from tests.umavez_systems.mailing.far import Far, upload, work
 from umavez_systems.mailing.ports import Answer, Fate
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
 
 
 def test_commands_say_what_they_did(tmp_path: Path, prepared: Path) -> None:
-    import shutil
-
     from typer.testing import CliRunner
 
     from umavez_systems.mailing.command import group
@@ -61,3 +69,31 @@ def test_commands_say_what_they_did(tmp_path: Path, prepared: Path) -> None:
     assert "z@y.com,manual" in run("suppress", "export")
     assert "SENT" in run("cancel", made[0], fails=True)
     assert "Não há mailing" in run("show", "nada", fails=True)
+
+
+def test_x_05_a_worker_tells_prometheus_what_it_handled(tmp_path: Path, prepared: Path) -> None:
+    shutil.copy(prepared, tmp_path / "w.db")
+    settings = Settings(database=f"sqlite:///{tmp_path}/w.db", storage=f"{tmp_path}/lists")
+    carrier = Carrier(settings)
+    mailing = upload(carrier, b"email\na@b.com\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [sys.executable, "-m", "umavez.cli", "mailing", "work", "--relay", "--metrics-port", str(port)]
+    given = {**os.environ, "UMAVEZ_DATABASE": settings.database, "UMAVEZ_STORAGE": settings.storage or ""}
+    handled = re.compile(r'^umavez_message_seconds_count\{outcome="done",subscriber="mailing"\} [1-9]', re.MULTILINE)
+    told = ""
+    with subprocess.Popen(words, env=given, stderr=subprocess.DEVNULL) as worker:
+        try:
+            deadline = time.monotonic() + 60
+            while not handled.search(told) and time.monotonic() < deadline:
+                time.sleep(0.05)
+                with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                    told = answer.read().decode()
+        finally:
+            worker.send_signal(signal.SIGTERM)
+    assert handled.search(told), told
+    assert "umavez_outbox_waiting" in told
+    assert worker.returncode == 0
+    assert carrier.mailing.cases.mailing("local", mailing)["status"] == "SENT"
+    carrier.close()

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from umavez_systems.database import Connection
 from umavez_systems.mailing.domain import Entry, Reingest, id_head
 
-COLUMNS = "id, mailing_id, email, token, status, linha, variaveis, resposta"
+COLUMNS = ("id", "mailing_id", "email", "token", "linha", "status", "variaveis", "resposta")
 KEEP = "DO NOTHING"
 # The seed's rule for reading again: what failed or was not valid waits again, the rest stays as it is.
 RESET = (
@@ -38,10 +38,14 @@ STAGED = (
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries ready to be written. `counts`: how many in each state; `content`: as the database takes it."""
+    """Entries ready to be written. `counts`: how many in each state; `content`: as the database takes it.
+
+    `columns`: those in which anything stands. What nobody sends, nobody need read.
+    """
 
     counts: dict[str, int]
     content: Any
+    columns: str = ", ".join(COLUMNS)
 
 
 def batch_of(mailing: str, rows: pa.Table, *, sqlite: bool) -> Batch:
@@ -50,7 +54,11 @@ def batch_of(mailing: str, rows: pa.Table, *, sqlite: bool) -> Batch:
     many = pc.sum(pc.is_valid(rows["motivo"])).as_py() if bad else 0
     found = {str(Entry.PENDING): len(rows) - many, str(Entry.INVALID): many}
     counts = {state: number for state, number in found.items() if number}
-    return Batch(counts, _columns(mailing, rows) if sqlite else _binary(mailing, rows))
+    if sqlite:
+        return Batch(counts, _columns(mailing, rows))
+    told = rows["variaveis"].null_count < len(rows)
+    names = [name for name in COLUMNS if {"status": many, "resposta": many, "variaveis": told}.get(name, True)]
+    return Batch(counts, _binary(mailing, rows, names), ", ".join(names))
 
 
 def add_batch(connection: Connection, batch: Batch, reingest: Reingest, *, new: bool) -> dict[str, int]:
@@ -62,9 +70,9 @@ def add_batch(connection: Connection, batch: Batch, reingest: Reingest, *, new: 
     if not hasattr(connection.raw, "pgconn"):
         return _inserted(connection, batch.content, rule)
     if new:
-        _copy(connection, "mailing_entries", batch.content)
+        _copy(connection, "mailing_entries", batch)
         return batch.counts
-    return _staged(connection, batch.content, rule)
+    return _staged(connection, batch, rule)
 
 
 def _columns(mailing: str, rows: pa.Table) -> pa.Table:
@@ -77,31 +85,34 @@ def _columns(mailing: str, rows: pa.Table) -> pa.Table:
             "mailing_id": pa.repeat(mailing, many),
             "email": rows["email"],
             "token": _fixed(secrets.token_hex(16 * many).encode(), 32).cast(pa.string()),
-            "status": pc.if_else(pc.is_null(rows["motivo"]), str(Entry.PENDING), str(Entry.INVALID)),
             "linha": rows["linha"],
+            "status": pc.if_else(pc.is_null(rows["motivo"]), str(Entry.PENDING), str(Entry.INVALID)),
             "variaveis": rows["variaveis"],
             "resposta": rows["motivo"],
         }
     )
 
 
-def _binary(mailing: str, rows: pa.Table) -> Pieces:
+def _binary(mailing: str, rows: pa.Table, names: list[str]) -> Pieces:
     """The rows as COPY takes them in its binary form: what the server need not parse, it need not compute."""
     many = len(rows)
     bad = pc.is_valid(rows["motivo"])
     cells = [
-        struct.pack(">hi", len(COLUMNS.split(",")), 16) + bytes.fromhex(id_head(mailing).replace("-", "")),
+        struct.pack(">hi", len(names), 16) + bytes.fromhex(id_head(mailing).replace("-", "")),
         _fixed(np.arange(many, dtype=">u4").tobytes(), 4),
         _cell(mailing.encode()),
         *_cells(rows["email"]),
         struct.pack(">i", 32),
         _fixed(secrets.token_hex(16 * many).encode(), 32),
-        pc.if_else(bad, _cell(str(Entry.INVALID).encode()), _cell(str(Entry.PENDING).encode())),
         struct.pack(">i", 8),
         _fixed(rows["linha"].to_numpy().astype(">i8").tobytes(), 8),
-        *_cells(rows["variaveis"]),
-        *_cells(rows["motivo"]),
     ]
+    if "status" in names:
+        cells.append(pc.if_else(bad, _cell(str(Entry.INVALID).encode()), _cell(str(Entry.PENDING).encode())))
+    if "variaveis" in names:
+        cells += _cells(rows["variaveis"])
+    if "resposta" in names:
+        cells += _cells(rows["motivo"])
     kind = pa.binary()
     arrays = [pa.scalar(cell, kind) if isinstance(cell, bytes) else _whole(cell) for cell in cells]
     joined = pc.binary_join_element_wise(*arrays, pa.scalar(b"", kind))
@@ -131,20 +142,20 @@ def _fixed(joined: bytes, width: int) -> pa.Array:
     return found.cast(pa.binary())
 
 
-def _copy(connection: Connection, table: str, content: Pieces) -> None:
+def _copy(connection: Connection, table: str, batch: Batch) -> None:
     cursor = connection.raw.cursor()
-    with cursor.copy(f"COPY {table} ({COLUMNS}) FROM STDIN (FORMAT binary)".encode()) as copy:
-        for piece in content:
+    with cursor.copy(f"COPY {table} ({batch.columns}) FROM STDIN (FORMAT binary)".encode()) as copy:
+        for piece in batch.content:
             for place in range(0, len(piece), PIECE):
                 copy.write(piece[place : place + PIECE])
 
 
-def _staged(connection: Connection, content: Pieces, rule: str) -> dict[str, int]:
+def _staged(connection: Connection, batch: Batch, rule: str) -> dict[str, int]:
     connection.rows(STAGED)
     connection.rows("TRUNCATE mailing_staging")
-    _copy(connection, "mailing_staging", content)
+    _copy(connection, "mailing_staging", batch)
     put = (
-        f"WITH put AS (INSERT INTO mailing_entries ({COLUMNS}) SELECT {COLUMNS} FROM mailing_staging"
+        f"WITH put AS (INSERT INTO mailing_entries ({batch.columns}) SELECT {batch.columns} FROM mailing_staging"
         f" ON CONFLICT (mailing_id, email) {rule} RETURNING status)"
         " SELECT status, count(*) AS many FROM put GROUP BY status"
     )
@@ -153,7 +164,7 @@ def _staged(connection: Connection, content: Pieces, rule: str) -> dict[str, int
 
 def _inserted(connection: Connection, columns: pa.Table, rule: str) -> dict[str, int]:
     text = (
-        f"INSERT INTO mailing_entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO mailing_entries ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         f" ON CONFLICT (mailing_id, email) {rule}"
     )
     added: dict[str, int] = {}

@@ -31,6 +31,9 @@ _SETTLE_MANY = (
     " CAST(? AS int[])) AS v (id, status, resposta, external_id, due, uncounted)"
     " WHERE e.id = v.id AND e.status = 'SENDING' AND e.epoch = ? RETURNING e.id"
 )
+_PUT_OFF = (
+    "SELECT count(*) AS many FROM mailing_entries WHERE mailing_id = ? AND status = 'PENDING' AND depois_de IS NOT NULL"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +57,32 @@ class Group:
     suppressed: int = 0
 
 
-def due_entries(connection: Connection, dialect: Dialect, mailing: Row, after: str, want: int) -> list[Row]:
-    """The next entries that wait, by address, and why one of them must not be written to."""
+def due_entries(connection: Connection, dialect: Dialect, mailing: Row, want: int) -> list[Row]:
+    """Entries that waited for their moment, which has come: the longest due first."""
+    due = f"e.depois_de <= {dialect.now_ms} ORDER BY e.depois_de LIMIT ?"
+    return _waiting(connection, dialect, due, (mailing["principal"], mailing["id"], want))
+
+
+def fresh_entries(connection: Connection, dialect: Dialect, mailing: Row, after: str, want: int) -> list[Row]:
+    """The next entries that need not wait, by address."""
+    fresh = "e.depois_de IS NULL AND e.email > ? ORDER BY e.email LIMIT ?"
+    return _waiting(connection, dialect, fresh, (mailing["principal"], mailing["id"], after, want))
+
+
+def _waiting(connection: Connection, dialect: Dialect, which: str, values: Sequence[Any]) -> list[Row]:
+    """With why one of them must not be written to. Two texts: each has an index of its own, which an OR would not."""
     text = (
         "SELECT e.id, e.email, e.token, e.attempts, e.variaveis, e.message_id, e.data, s.motivo AS suprimido,"
         f" {dialect.now_ms} AS agora FROM mailing_entries e"
         " LEFT JOIN mailing_suppressions s ON s.principal = ? AND s.email = e.email"
-        " WHERE e.mailing_id = ? AND e.email > ? AND e.status = 'PENDING'"
-        f" AND (e.depois_de IS NULL OR e.depois_de <= {dialect.now_ms}) ORDER BY e.email LIMIT ?"
+        f" WHERE e.mailing_id = ? AND e.status = 'PENDING' AND {which}"
     )
-    rows = connection.rows(text, (mailing["principal"], mailing["id"], after, want))
-    return [tables.with_text_id(row) for row in rows]
+    return [tables.with_text_id(row) for row in connection.rows(text, values)]
+
+
+def put_off(connection: Connection, mailing: str) -> int:
+    """How many entries wait for a moment, whether it has come or not."""
+    return int(connection.rows(_PUT_OFF, (mailing,))[0]["many"])
 
 
 def bar(connection: Connection, dialect: Dialect, entries: Sequence[Row]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from threading import Lock
 
 import pyarrow as pa
 
@@ -23,7 +24,11 @@ from umavez_systems.mailing.sending import groups
 from umavez_systems.mailing.sending.groups import Group, Result
 
 LANES = 2
-"""Parts that one worker copies in at once: the server fills its indexes on as many cores."""
+"""Parts that one worker has on their way: while one is kept, the next is copied in."""
+PLANNED = "id, mailing_id, email, status, depois_de"
+"""Columns by which entries are looked for."""
+SAMPLE = 20
+"""PostgreSQL's measure of how much it looks at; three hundred rows for each."""
 
 
 class Leak(Exception):
@@ -41,6 +46,7 @@ class Holding:
         self.id: str = row["id"]
         self.row = row
         self._cursor: str = row["cursor"]
+        self._copying = Lock()
 
     @property
     def epoch(self) -> int:
@@ -94,7 +100,9 @@ class Holding:
                 connection.rows("SET LOCAL synchronous_commit = off")
             if not self._unlocked:
                 self._proved(connection)
-            added = add_batch(connection, batch, rule, new=new and rule is Reingest.MANTER)
+            # One after the other: an index that grows at its end on one connection is far cheaper than at two places.
+            with self._copying:
+                added = add_batch(connection, batch, rule, new=new and rule is Reingest.MANTER)
             turn()
             row = self._proved(connection)
             good, bad = added.get(str(Entry.PENDING), 0), added.get(str(Entry.INVALID), 0)
@@ -110,13 +118,10 @@ class Holding:
 
         `lines`: how many the list has, by a count of its own; `blank`: how many of these say nothing.
         """
-        if not self._dialect.sqlite:
-            with self._database.statements() as connection:
-                # Without it the planner knows nothing of what was just copied in.
-                connection.rows("ANALYZE mailing_entries")
+        self._tell_planner()
         with self._database.transaction() as connection:
             row = self._proved(connection)
-            found = tables.counted(connection, self.id)
+            found = self._counted(connection, row)
             changes = {"linhas": blank, "em_branco": blank}
             if row["reingestao"] == Reingest.REPOR:
                 # Entries that wait again were counted before in another state.
@@ -128,6 +133,16 @@ class Holding:
             self._claim.renew(connection.raw)
         self._cursor = ""
 
+    def _tell_planner(self) -> None:
+        """Without it the planner knows nothing of what was just copied in. A few rows tell what it has to know."""
+        if not self._dialect.sqlite:
+            with self._database.transaction() as connection:
+                connection.rows(f"SET LOCAL default_statistics_target = {SAMPLE}")
+                connection.rows(f"ANALYZE mailing_entries ({PLANNED})")
+
+    def _counted(self, connection: Connection, row: Row) -> dict[str, int]:
+        return tables.counted(connection, self.id, row["entradas"], sqlite=self._dialect.sqlite)
+
     def turn(self, results: Sequence[Result], want: int, provider: str) -> Group:
         """Keep the results of the last group and the intents of the next, in one commit.
 
@@ -138,7 +153,8 @@ class Holding:
             changes = self._settle(connection, results)
             group = Group(wish=row["pedido"])
             if want and row["pedido"] is None:
-                group, claimed = self._claimed(connection, row, want, provider)
+                waiting = row["pendentes"] + changes.get("pendentes", 0)
+                group, claimed = self._claimed(connection, row, min(want, waiting), waiting, provider)
                 changes = tables.summed(changes, claimed)
             self._dialect.count(connection, self.id, changes, cursor=self._cursor)
             return group
@@ -151,11 +167,23 @@ class Holding:
             raise Leak(f"{len(results)} resultados, {written} entradas à espera deles.")
         return tables.summed(*(tables.moved(Entry.SENDING, one.status) for one in results))
 
-    def _claimed(self, connection: Connection, row: Row, want: int, provider: str) -> tuple[Group, dict[str, int]]:
-        found = groups.due_entries(connection, self._dialect, row, self._cursor, want)
-        if not found and self._cursor:
-            found = groups.due_entries(connection, self._dialect, row, "", want)
-        self._cursor = found[-1]["email"] if found else ""
+    def _found(self, connection: Connection, row: Row, want: int, waiting: int) -> list[Row]:
+        """Entries that may be sent now: those whose moment has come, and then the next ones by address."""
+        found = groups.due_entries(connection, self._dialect, row, want)
+        if len(found) == want:
+            return found
+        left = want - len(found)
+        fresh = groups.fresh_entries(connection, self._dialect, row, self._cursor, left) if self._cursor else []
+        # Nobody walks over all who have their mail, unless somebody waits among them.
+        if not fresh and waiting > groups.put_off(connection, self.id):
+            fresh = groups.fresh_entries(connection, self._dialect, row, "", left)
+        self._cursor = fresh[-1]["email"] if fresh else self._cursor
+        return [*found, *fresh]
+
+    def _claimed(
+        self, connection: Connection, row: Row, want: int, waiting: int, provider: str
+    ) -> tuple[Group, dict[str, int]]:
+        found = self._found(connection, row, want, waiting) if want else []
         barred = [entry for entry in found if entry["suprimido"] is not None]
         chosen = [entry for entry in found if entry["suprimido"] is None]
         for entry in chosen:
@@ -186,8 +214,9 @@ class Holding:
                 many = groups.decide(connection, self._dialect, chosen, state)
                 changes = tables.summed(changes, tables.moved(Entry.UNKNOWN, state, many))
                 connection.rows(tables.INSERT_HISTORY, (self.id, None, f"duvida:{state}", "worker", f"{many}: {why}"))
-            self._cursor = ""
-            self._dialect.count(connection, self.id, changes, cursor="")
+            # The cursor stays: who may be sent to again comes after all others. At the front, the same few would be in
+            # the hands of every worker that dies, until their attempts are used up.
+            self._dialect.count(connection, self.id, changes)
             self._claim.renew(connection.raw)
 
     def suppress(self, emails: Sequence[str], reason: str) -> None:
@@ -203,7 +232,7 @@ class Holding:
             row = self._proved(connection)
             status, why, due = self._next_status(connection, row, wish or row["pedido"], wait)
             if status is Status.SENT:
-                _refuse_leaks(row, tables.counted(connection, self.id))
+                _refuse_leaks(row, self._counted(connection, row))
             self._dialect.count(connection, self.id, {}, pedido=None, motivo=why, cursor=self._cursor)
             self._claim.finish(connection.raw, str(status))
             if status is Status.QUEUED:
@@ -253,7 +282,7 @@ class Holdings:
                 return None
             lost = groups.into_doubt(connection, dialect, mailing)
             if lost:
-                dialect.count(connection, mailing, tables.moved(Entry.SENDING, Entry.UNKNOWN, lost), cursor="")
+                dialect.count(connection, mailing, tables.moved(Entry.SENDING, Entry.UNKNOWN, lost))
                 connection.rows(
                     tables.INSERT_HISTORY, (mailing, None, "em-duvida", "worker", f"{lost}: {groups.CRASHED}")
                 )

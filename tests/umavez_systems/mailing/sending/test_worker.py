@@ -17,7 +17,9 @@ from umavez.messaging import Poison
 from umavez_systems.mailing.domain import ATTEMPTS, Capability, Doubt, Entry, Plan, plan_for
 from umavez_systems.mailing.ports import Answer, Fate, Mail, Proof
 from umavez_systems.mailing.sending.groups import Result, settle
-from umavez_systems.mailing.sending.sender import result_of
+from umavez_systems.mailing.sending.holding import Holding
+from umavez_systems.mailing.sending.limiter import Limiter
+from umavez_systems.mailing.sending.sender import Sender, result_of
 from umavez_systems.problems import Problem
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
@@ -106,6 +108,27 @@ def test_s2_10_every_answer_has_its_state_and_every_attempt_the_same_bytes(
     assert _without_date(first.content) == _without_date(second.content)
 
 
+def test_s2_10_workers_that_die_one_after_the_other_do_not_use_up_the_attempts_of_the_same_few(
+    carrier: Carrier, settings: Settings
+) -> None:
+    """With their mails at the front again, each death would be theirs; at the tenth they would stay UNKNOWN."""
+    many = 4 * (ATTEMPTS + 2)
+    mailing, _ = ingested(
+        carrier, b"email\n" + b"".join(b"u%03d@b.com\n" % one for one in range(many)), duvida="reenviar"
+    )
+    for _ in range(ATTEMPTS + 2):
+        age(settings)
+        dying = held(carrier, mailing)
+        asyncio.run(sender_of(carrier, dying)._settle_doubts())
+        assert len(dying.turn([], 4, "smtp").entries) == 4
+    age(settings)
+    far = Far()
+    work(carrier, mailing, far)
+    assert status_of(carrier, mailing) == "SENT"
+    assert len(far.mails) == many
+    assert query(settings, "SELECT max(attempts) FROM mailing_entries") == [(2,)]
+
+
 @pytest.mark.parametrize(
     ("doubt", "times", "end"), [("segurar", 1, "PAUSED"), ("reenviar", 2, "SENT"), ("perguntar", 1, "SENT")]
 )
@@ -124,6 +147,14 @@ def test_s2_10_after_a_crash_the_policy_decides(
     assert far.times() == {"x@b.com": times, "y@b.com": times}
     assert status_of(carrier, mailing) == end
     assert states(settings) == ({"UNKNOWN": 2} if doubt == "segurar" else {"SENT": 2})
+
+
+def sender_of(carrier: Carrier, holding: Holding) -> Sender:
+    async def proof() -> None:
+        """It is ours."""
+
+    limiter = Limiter(carrier.database, carrier.settings.mailing_rate)
+    return Sender(holding, Far(), limiter, asyncio.to_thread, carrier.settings, proof)
 
 
 def _without_date(content: bytes) -> bytes:
