@@ -144,6 +144,8 @@ def _sent(schema: dict[str, Any]) -> dict[str, Any]:
     plain = [kind for kind in schema.pop("anyOf", []) if kind.get("type") != "null"]
     if len(plain) == 1:
         schema = {**schema, **plain[0]}
+    elif plain:
+        schema = {**schema, "anyOf": plain}
     found: dict[str, Any] = _plain_texts(schema)
     return found
 

@@ -15,6 +15,7 @@ from umavez import Event, Once
 from umavez.http import KeyFormat, collect_body
 from umavez.observe.audit import AuditLog
 from umavez.observe.metrics import MessageMetrics, Metrics, StoreMetrics, scraped
+from umavez.observe.minutes import Minutes
 from umavez_systems import logs
 from umavez_systems.corridas.fleet import Most
 from umavez_systems.corridas.operations import Corridas, Rules
@@ -42,8 +43,10 @@ class Carrier:
         self.registry = CollectorRegistry()
         self._asked = CollectorRegistry()
         self.counted = Metrics(self.registry)
+        self.minutes = Minutes(self.database.store_url)
         self.observers: tuple[Callable[[Event], None], ...] = (
             self.counted,
+            self.minutes,
             AuditLog(),
             *logs.observers(),
         )
@@ -107,6 +110,7 @@ class Carrier:
         self.processos.close()
         self.fiscal.close()
         self.once.close()
+        self.minutes.close()
         self.database.close()
 
 

@@ -184,6 +184,21 @@ def test_a_head_without_end_is_refused(impatient: Settings, serving: Any) -> Non
         assert heard(endless).startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize(
+    "said", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"HELO mail\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"]
+)
+def test_what_is_no_http_is_told_so_as_any_other_mistake(impatient: Settings, serving: Any, said: bytes) -> None:
+    """E: TLS on the plain port, another protocol, a version that there is none of."""
+    with serving(impatient) as client:
+        with socket.create_connection(address_of(client), 20) as stranger:
+            stranger.sendall(said)
+            head, _, body = heard(stranger).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert b"application/problem+json" in head
+        assert json.loads(body)["detail"] == "O que chegou não é HTTP; confira o cliente."
+        assert client.get("/health").status_code == 200
+
+
 def test_empty_lines_after_a_request_have_no_more_time_than_another(impatient: Settings, serving: Any) -> None:
     with serving(impatient) as client, socket.create_connection(address_of(client), 20) as slow:
         slow.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -28,6 +28,7 @@ PUBLIC = {
     "umavez.observe",
     "umavez.observe.audit",
     "umavez.observe.metrics",
+    "umavez.observe.minutes",
     "umavez.observe.tracing",
     "umavez.postgres",
     "umavez.reconcile",

@@ -100,3 +100,16 @@ def test_mistakes_in_lists_templates_and_fences_are_told_in_portuguese(client: h
     answer = client.put("/api/governance/communities", json=fence)
     assert answer.status_code == 422
     told(answer)
+
+
+def test_every_parameter_says_what_it_takes() -> None:
+    """E: one whose kinds got lost allows everything on paper, and refuses it at the door."""
+    said = {"type", "enum", "anyOf", "$ref", "const", "allOf"}
+    silent = [
+        (path, method, parameter["name"])
+        for path, operations in DOCUMENT["paths"].items()
+        for method, operation in operations.items()
+        for parameter in operation.get("parameters", [])
+        if "$ref" not in parameter and not said & set(parameter["schema"])
+    ]
+    assert not silent

@@ -7,7 +7,6 @@ whose it is before anything else. Every token ends once: confirmed, cancelled, s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from hashlib import sha256
 
@@ -214,7 +213,9 @@ class Confirmations:
         return total
 
     def _delete_old(self) -> int:
-        edge = moment(int((time.time() - self._keep) * 1000))
+        with self._database.statements() as connection:
+            (now,) = connection.rows(self._dialect.now)
+        edge = moment(now["now"] - int(self._keep * 1000))
         total, gone = 0, tables.SOME
         while gone == tables.SOME:
             with self._database.transaction() as connection:

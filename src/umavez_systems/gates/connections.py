@@ -133,6 +133,14 @@ class GuardedProtocol(HttpToolsProtocol):
         """Nothing more came."""
         self._leave()
 
+    def send_400_response(self, msg: str) -> None:  # uvicorn's words, in English and as plain text
+        """What came is no HTTP: said as every other refusal is."""
+        ahead = len(self.pipeline) >= MOST_AHEAD
+        detail = (
+            "Espere pelas respostas antes de enviar mais." if ahead else "O que chegou não é HTTP; confira o cliente."
+        )
+        self._refuse(_problem(400, "http-invalido", "Requisição inválida", detail))
+
     def handle_websocket_upgrade(self) -> None:
         """The connection is no longer ours."""
         self._stop_waiting()

@@ -43,12 +43,16 @@ def process_page(system: Processos, principal: str, number: str) -> str:
     picture = drawing(definition, tasks, lines)
     records = [
         (
-            *(record[name] for name in ("activityId", "operationName", "status", "retryCount", "updatedAt")),
+            *(record[name] for name in ("activityId", "operationName", "status", "retryCount")),
+            _when(record["updatedAt"]),
             _evidence(record),
         )
         for record in shown["registros"]
     ]
-    steps = [tuple(step[name] for name in ("quando", "atividade", "evento", "detalhe")) for step in shown["historico"]]
+    steps = [
+        (_when(step["quando"]), *(step[name] for name in ("atividade", "evento", "detalhe")))
+        for step in shown["historico"]
+    ]
     facts = [("estado", shown["estado"]), ("desfecho", shown["desfecho"]), ("motivo", shown["motivo"])]
     body = (
         f'<p><a href="/processos">todos os processos</a></p><h1>{escape(number)}</h1>{_facts(facts)}'
@@ -63,17 +67,16 @@ def process_page(system: Processos, principal: str, number: str) -> str:
 def list_page(rows: list[dict[str, Any]]) -> str:
     """The instances, newest first."""
     lines = [
-        f'<tr><td><a href="/processos/{escape(row["id"])}">{escape(row["id"])}</a></td>'
-        + "".join(f"<td>{escape(str(row[name] or ''))}</td>" for name in ("estado", "desfecho", "falhas", "mudadoEm"))
-        + "</tr>"
+        (
+            _Html(f'<a href="/processos/{escape(row["id"])}">{escape(row["id"])}</a>'),
+            *(row[name] for name in ("estado", "desfecho", "falhas")),
+            _when(row["mudadoEm"]),
+        )
         for row in rows
     ]
-    head = "".join(f"<th>{name}</th>" for name in ("id", "estado", "desfecho", "falhas", "mudado em"))
     empty = "" if rows else "<p>Nenhum processo ainda: inicie um com POST /api/v1/processos.</p>"
-    return _page(
-        "Processos",
-        f'<p><a href="/glosas">glosas</a></p><h1>Processos</h1>{empty}<table><tr>{head}</tr>{"".join(lines)}</table>',
-    )
+    table = _table(("id", "estado", "desfecho", "falhas", "mudado em"), lines)
+    return _page("Processos", f'<p><a href="/glosas">glosas</a></p><h1>Processos</h1>{empty}{table}')
 
 
 def glosas_page(rows: list[dict[str, Any]]) -> str:
@@ -103,13 +106,35 @@ def _legend() -> str:
     return " ".join(f'<span class="key {state.lower()}">{word}</span>' for state, word in WORDS.items())
 
 
+class _Html(str):
+    """What is markup already."""
+
+    __slots__ = ()
+
+
+def _when(instant: str | None) -> str:
+    """An instant as people read it, to the second, in UTC."""
+    return (instant or "")[:19].replace("T", " ")
+
+
 def _table(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """A table; each cell bears its column's name, which a narrow screen shows beside it. Nothing without rows."""
+    if not rows:
+        return ""
     head = "".join(f"<th>{name}</th>" for name in names)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{escape('' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
+        "<tr>"
+        + "".join(f'<td data-label="{name}">{_cell(cell)}</td>' for name, cell in zip(names, row, strict=True))
+        + "</tr>"
         for row in rows
     )
-    return f"<table><tr>{head}</tr>{lines}</table>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, _Html):
+        return value
+    return escape("" if value is None else str(value))
 
 
 def _page(title: str, body: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
@@ -343,3 +344,22 @@ def test_bad_bodies_are_told_what_is_wrong(client: Client, body: str, status: in
 
     assert refused.status_code == status
     assert refused.json()["detail"]
+
+
+def test_used_confirmations_are_forgotten_by_the_databases_time(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1.06: a host whose clock is a year ahead deletes nothing that may still be asked for."""
+    from umavez_systems.web import Carrier
+
+    used = token_of(client, "c")
+    confirm(client, used, "c")
+    carrier = Carrier(settings)
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + 366 * 86400)
+    try:
+        assert carrier.corridas.confirmations._delete_old() == 0
+        query(settings, "UPDATE ride_confirmations SET used_at = '2020-01-01 00:00:00.000'")
+        assert carrier.corridas.confirmations._delete_old() == 1
+    finally:
+        carrier.close()
