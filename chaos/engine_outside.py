@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from chaos import STORES, Report, Setting, Trial
@@ -20,6 +22,8 @@ from umavez.errors import OutcomeUnknown, UmavezError
 OPERATIONS = ("rerun", "ask", "hold")
 WORKERS = 4
 LEASE = 0.4
+DECIDERS = 8
+"""How many bring keys to their end afterwards: a few failovers leave thousands held, each of which is decided alone."""
 BOUND = 60.0
 """Seconds within which every key must come to its end once the faults are over (I7)."""
 
@@ -128,25 +132,37 @@ def prepared(setting: Setting, authority: Authority) -> Job:
 def conclude(job: Job, authority: Authority, report: Report) -> None:
     """The faults are over: bring every key to its end, and check what came of it."""
     authority.line.call("calm")
-    caller = Caller(job._replace(dawdle=0), 60, 0)
+    callers = [Caller(job._replace(dawdle=0), 60 + number, 0) for number in range(DECIDERS)]
     try:
-        finish(caller, authority, report)
+        finish(callers, authority, report)
         dump = authority.line.call("dump")
-        records = caller.once.find(limit=EVERYTHING)
-        examine(caller, dump["ledger"], records, report)
+        records = callers[0].once.find(limit=EVERYTHING)
+        examine(callers[0], dump["ledger"], records, report)
         noted = kinds(job.history)
         report.sometimes.update(dump["counts"])
         report.sometimes.update({kind: noted[kind] for kind in ("replayed", "taken_over", "adopted", "error", "lost")})
     finally:
-        caller.close()
+        for caller in callers:
+            caller.close()
 
 
-def finish(caller: Caller, authority: Authority, report: Report) -> None:
+def finish(callers: list[Caller], authority: Authority, report: Report) -> None:
     """Every key reaches SUCCESS within a bound: by itself, or for "hold" by a decision taken from the ledger."""
     deadline = time.monotonic() + BOUND
-    waiting = expected(caller.job.board) - settled(caller.once)
+    waiting = sorted(expected(callers[0].job.board) - settled(callers[0].once))
     # Nobody else acts any more, so what the books say about a held key will not change.
     books = dict(authority.line.call("dump")["ledger"])
+    with ThreadPoolExecutor(len(callers)) as deciding:
+        shares = [waiting[number :: len(callers)] for number in range(len(callers))]
+        for found in deciding.map(partial(_finished, books, deadline), callers, shares):
+            report.sometimes["held and decided"] += found.sometimes["held and decided"]
+            for problem in found.violations:
+                report.blame(problem)
+
+
+def _finished(books: dict[str, str], deadline: float, caller: Caller, keys: list[str]) -> Report:
+    """One who brings a share of the keys to their end."""
+    report, waiting = Report(), set(keys)
     while waiting and time.monotonic() < deadline:
         for key in sorted(waiting):
             try:
@@ -159,6 +175,7 @@ def finish(caller: Caller, authority: Authority, report: Report) -> None:
                 time.sleep(0.01)
     for key in waiting:
         report.blame(f"{key} did not come to an end in {BOUND:.0f} s (I7)")
+    return report
 
 
 def decide(caller: Caller, books: dict[str, str], key: str, report: Report) -> None:

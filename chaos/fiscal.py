@@ -179,6 +179,9 @@ def _judge(system: Sistema, folder: Path, book: dict[str, Any], count: int, repo
     for row in rows[:PROOFS]:
         for fault in system.livros.prova(LOCAL, row["id"])["falhas"]:
             report.blame(f"proof of {row['chave_acesso']}: {fault}")
+    with system.fiscal.database.statements() as connection:
+        sql = "SELECT count(*) AS n FROM fiscal_provas WHERE tipo = 'bytes' AND conteudo LIKE '%\"lote\"%'"
+        report.sometimes["sent in a batch"] = connection.rows(sql)[0]["n"]
     _judge_budget(folder, report)
 
 
@@ -195,14 +198,19 @@ def _judge_numbers(system: Sistema, book: dict[str, Any], report: Report) -> Non
 def _judge_budget(folder: Path, report: Report) -> None:
     """The authority's own count: no 656 ever."""
     with sqlite3.connect(folder / "livro.db") as books:
-        most = "SELECT alvo, count(*) FROM chamadas WHERE servico = 'consulta' GROUP BY alvo ORDER BY 2 DESC LIMIT 1"
+        most = (
+            "SELECT alvo, count(*) FROM chamadas WHERE servico LIKE '%consulta' AND alvo NOT LIKE 'periodo/%'"
+            " GROUP BY alvo ORDER BY 2 DESC LIMIT 1"
+        )
         asked = books.execute(most).fetchone()
+        pages = books.execute("SELECT count(*) FROM chamadas WHERE alvo LIKE 'periodo/%'").fetchone()[0]
         undue = books.execute("SELECT count(*) FROM chamadas WHERE codigo = '656'").fetchone()[0]
         duplicates = books.execute(
             "SELECT count(*) FROM chamadas WHERE codigo IN ('204', '573', 'E0014', 'E0840', '1301')"
         ).fetchone()[0]
     books.close()
     report.sometimes["most questions about one key"] = 0 if asked is None else asked[1]
+    report.sometimes["pages of periods"] = pages
     report.sometimes["repeats recognised by the authority"] = duplicates
     if undue:
         report.blame(f"asked too often: {undue} times 656")

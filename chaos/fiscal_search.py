@@ -23,7 +23,7 @@ from chaos import Report, Setting, Trial
 from chaos.fiscal_paper import Papel
 from chaos.fiscal_paper_services import PapelNacional, PapelPaulistana
 from umavez import Once, UmavezError
-from umavez.stores.memory import MemoryStore
+from umavez.stores.sqlite.store import SqliteStore, parsed
 from umavez.testing.clock import ManualClock
 from umavez.testing.crash import Died
 from umavez.testing.faults import Tapped
@@ -97,7 +97,7 @@ class Life:
 class MortalStore(Tapped):
     """A store whose user may die before or after each call."""
 
-    def __init__(self, store: MemoryStore, life: Life) -> None:
+    def __init__(self, store: SqliteStore, life: Life) -> None:
         super().__init__(store, 0)
         self._life = life
 
@@ -137,16 +137,6 @@ class MortalDatabase:
         """The real one is closed by its owner."""
 
 
-class PaperOnce(Once):
-    """The engine over memory, which joins no transaction: what is released in one is released at once. A process that
-    dies before the commit has then released too much, never too little."""
-
-    def release(self, *about: Any, connection: Any = None, **why: Any) -> Any:
-        """The same without the caller's transaction."""
-        del connection
-        return super().release(*about, **why)
-
-
 class Paper:
     """Organisations with one authority on paper."""
 
@@ -165,12 +155,13 @@ class Paper:
 
 
 class World:
-    """One schedule's surroundings: a database, the engine's records, the authority, and time."""
+    """One schedule's surroundings: a database with the engine's records, which join its transactions, the authority,
+    and time."""
 
     def __init__(self, database: Database, kind: str) -> None:
         self.database = database
         self.clock = ManualClock()
-        self.store = MemoryStore(self.clock)
+        self.store = SqliteStore(*parsed(database.store_url), clock=self.clock)
         self.papel = PAPERS[kind]()
         self.order = ORDERS[kind]
 
@@ -184,7 +175,7 @@ class World:
     def process(self, nth: int = 0) -> Iterator[tuple[Fiscal, Livros, Life]]:
         """A process that dies at its nth write."""
         life = Life(nth)
-        once = PaperOnce(MortalStore(self.store, life), scope="fiscal")  # type: ignore[arg-type]  # has every verb of one
+        once = Once(MortalStore(self.store, life), scope="fiscal")
         mortal: Any = MortalDatabase(self.database, life)
         paper: Any = Paper(self.papel)
         terms = Termos(settle=0.0, first=0.0, lease=30.0, wait=0.0, quarentena=0.0, conferir=0.0)
@@ -373,9 +364,11 @@ def _world(folder: Path, template: Path, kind: str) -> Iterator[World]:
             " certificado_vence_em, criado_em)"
             " VALUES ('local/demo', 'local', 'demo', '', 'SP', 'simulador', '', '', 0, 0)"
         )
+    world = World(database, kind)
     try:
-        yield World(database, kind)
+        yield world
     finally:
+        world.store.close()
         database.close()
 
 

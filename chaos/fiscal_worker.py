@@ -27,6 +27,8 @@ CANCELLED = 5
 WHERE = Endereco(**DEMO_DATA["endereco"])
 ROUND = 10
 """Intents between two looks at what others left behind."""
+BATCHED = 0.3
+"""How many of the rounds begin with a batch of their documents of São Paulo."""
 HURRY = 20
 """All pauses are shortened by this, so that the storm is about losses and not about waiting; the hour in which
 questions are counted too, here and at the authority: a document that has used its own up waits for the next."""
@@ -85,7 +87,11 @@ def _round(system: Sistema, count: int, chance: random.Random, kinds: tuple[Tipo
     left = undecided(system, count)
     if not left:
         time.sleep(0.1)
-    for number in chance.sample(left, min(len(left), ROUND)):
+    picked = chance.sample(left, min(len(left), ROUND))
+    if chance.random() < BATCHED:
+        with contextlib.suppress(UmavezError, Problem):
+            _work_together(system, picked, kinds, transacao=chance.random() < 0.5)
+    for number in picked:
         with contextlib.suppress(UmavezError, Problem):
             _work(system, number, kinds)
     system.livros.varrer(ROUND)
@@ -105,6 +111,14 @@ def _work(system: Sistema, number: int, kinds: tuple[Tipo, ...]) -> None:
     made = system.fiscal.emitir(caller, order(number, kinds))
     if number % CANCELLED == 0 and made.row["estado"] == "AUTORIZADO":
         system.fiscal.cancelar(caller, made.row["id"], "Pedido desfeito pelo cliente", made.row["versao"])
+
+
+def _work_together(system: Sistema, numbers: list[int], kinds: tuple[Tipo, ...], *, transacao: bool) -> None:
+    """Those of São Paulo in one message; what others began is shown as it is."""
+    orders = [(Caller("local", f"intent-{number}"), order(number, kinds)) for number in numbers]
+    wanted = [one for one in orders if one[1].tipo is Tipo.NFSE_SP]
+    if wanted:
+        system.lotes.emitir(wanted, transacao=transacao)
 
 
 def nurse(url: str, folder: str, count: str, kinds: str) -> None:

@@ -8,10 +8,8 @@ the tables, and a mailing is SENT only when nobody waits. Under `segurar` nobody
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -88,7 +86,7 @@ class Ledger:
         """Let this many held mails pass, and wait until they did."""
         before = self.mails.total()
         self._allowed.release(many)
-        _until(lambda: self.mails.total() >= before + many)
+        until(lambda: self.mails.total() >= before + many)
 
     def let_go(self) -> None:
         """Hold nothing any more."""
@@ -267,7 +265,7 @@ def _wait(setting: Setting, ledger: Ledger, mails: int, chance: random.Random) -
         return
     # Some harms come while a list is read, before any mail: nobody waits for mails without end.
     target = ledger.mails.total() + chance.randint(0, 2 * mails // (setting.count + 15))
-    _until(lambda: ledger.mails.total() >= target, STALL)
+    until(lambda: ledger.mails.total() >= target, STALL)
 
 
 def _tell(policy: str, found: tuple[int, int, int], report: Report) -> None:
@@ -307,68 +305,8 @@ def _replaced(victim: BaseProcess, heir: BaseProcess) -> BaseProcess:
     return heir
 
 
-def frozen(setting: Setting) -> Report:
-    """Freeze a worker past its lock, let another finish, wake it: it changes nothing and sends what was in its hand."""
-    report = Report()
-    many = 6 * GROUP
-    with stage(setting, mailing_connections=1) as (carrier, ledger, given):
-        for place in range(setting.count):
-            name = f"f{setting.seed}-{place}"
-            ledger.delay = 0.05
-            mailing = uploaded(carrier, name, many, "reenviar")
-            victim = started(given)
-            _until(lambda: sum(ledger.mails[f"u{one}@{name}.example"] for one in range(many)) >= GROUP // 2)  # noqa: B023  # used at once
-            _freeze(victim.pid or 0, setting, report)
-            report.sometimes["frozen"] += 1
-            time.sleep(LOCK * 1.2)
-            ledger.delay = 0.0
-            settle(carrier, given, [mailing], report)
-            before = seen(carrier, ledger, mailing)
-            os.kill(victim.pid or 0, signal.SIGCONT)
-            time.sleep(LOCK)
-            row, entries, mails = seen(carrier, ledger, mailing)
-            if (row, entries) != before[:2]:
-                report.blame(f"{name}: a woken worker changed its mailing")
-            if mails > before[2] + 1:
-                report.blame(f"{name}: a woken worker sent {mails - before[2]} mails")
-            report.sometimes[f"sent after waking: {mails - before[2]}"] += 1
-            victim.kill()
-            victim.join()
-            judge(carrier, ledger, mailing, name, many, report)
-            report.done += many
-            setting.advance(1)
-    return report
-
-
-def _freeze(victim: int, setting: Setting, report: Report) -> None:
-    """Stop a worker outside of a statement: inside one it keeps the whole file of SQLite locked until it wakes."""
-    os.kill(victim, signal.SIGSTOP)
-    while setting.backend == "sqlite" and not _writable(setting.url):
-        report.sometimes["frozen in a statement"] += 1
-        os.kill(victim, signal.SIGCONT)
-        time.sleep(0.02)
-        os.kill(victim, signal.SIGSTOP)
-
-
-def _writable(url: str) -> bool:
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0.5, isolation_level=None)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-        connection.execute("ROLLBACK")
-    except sqlite3.OperationalError:
-        return False
-    finally:
-        connection.close()
-    return True
-
-
-def seen(carrier: Carrier, ledger: Ledger, mailing: str) -> tuple[Any, Any, int]:
-    """A mailing and its entries as they stand, and how many mails came in all."""
-    cases = carrier.mailing.cases
-    return cases.mailing("local", mailing), cases.entries("local", mailing, None, "", 1000), ledger.mails.total()
-
-
-def _until(done: Callable[[], bool], patience: float = PATIENCE) -> None:
+def until(done: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Wait until it is so, or the patience is over."""
     deadline = time.monotonic() + patience
     while not done() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -378,5 +316,4 @@ TRIALS = (
     Trial("mailing: crash matrix", matrix, ("sqlite", "postgres"), 3, len(STEPS) * len(POLICIES), ("killed",)),
     Trial("mailing: storm", storm, ("sqlite", "postgres"), 3, 50, ("killed",)),
     Trial("mailing: storm over RabbitMQ", broker_storm, ("postgres",), 5, 50, ("killed", "cut", "relay killed")),
-    Trial("mailing: frozen worker", frozen, ("sqlite", "postgres"), 1, 10, ("frozen",)),
 )

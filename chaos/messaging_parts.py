@@ -30,7 +30,6 @@ from umavez.sql.connection import async_close
 
 TOPIC = "chaos"
 CONSUMER = "ledger"
-USUAL = Backoff()
 LEASE = 0.5
 """Seconds: short, so that what a killed process held is soon taken over."""
 
@@ -222,33 +221,28 @@ class Ledger:
 
 
 def relay_and_consumer(
-    url: str, broker_url: str | None, database: Database, steps: Steps, backoff: Backoff = PATIENT
+    url: str, broker_url: str | None, database: Database, steps: Steps, *, usual: bool = False
 ) -> tuple[Any, ...]:
-    """A relay, a consumer, and what they work with."""
+    """A relay, a consumer, and what they work with; `usual`: with the settings that everybody gets."""
     broker = broker_of(broker_url, database)
-    relay = Relay(
-        database,
-        SteppingBroker(broker, steps),
-        RelaySettings(batch=500 if broker_url else 50, lease=LEASE * 4, poll=0.02, backoff=backoff, clean_every=3600),
-    )
-    ledger = Ledger(url, steps)
     parallel = 1 if url.startswith("sqlite") else 8
-    consumer = Consumer(
-        broker,
-        CONSUMER,
-        [TOPIC],
-        ledger.handle,
-        ConsumerSettings(parallel=parallel, wait=0.1, backoff=backoff, renew=0.2),
-    )
-    return relay, consumer, ledger, broker
+    if usual:
+        sending, taking = RelaySettings(), ConsumerSettings()
+    else:
+        batch = 500 if broker_url else 50
+        sending = RelaySettings(batch=batch, lease=LEASE * 4, poll=0.02, backoff=PATIENT, clean_every=3600)
+        taking = ConsumerSettings(parallel=parallel, wait=0.1, backoff=PATIENT, renew=0.2)
+    ledger = Ledger(url, steps)
+    relay = Relay(database, SteppingBroker(broker, steps), sending)
+    return relay, Consumer(broker, CONSUMER, [TOPIC], ledger.handle, taking), ledger, broker
 
 
-async def work(role: str, url: str, broker_url: str | None, fatal: int = 0, backoff: Backoff = PATIENT) -> None:
+async def work(role: str, url: str, broker_url: str | None, fatal: int = 0, *, usual: bool = False) -> None:
     """Be a relay, a consumer or both until SIGTERM; as both, until nothing waits."""
     steps = Steps(fatal)
     database = SteppingDatabase(url)
     database.steps = steps
-    relay, consumer, ledger, broker = relay_and_consumer(url, broker_url, database, steps, backoff)
+    relay, consumer, ledger, broker = relay_and_consumer(url, broker_url, database, steps, usual=usual)
     stop = asyncio.Event()
     stop_on_signals(stop)
     parts = {"relay": [relay], "consumer": [consumer], "both": [relay, consumer]}[role]
@@ -266,4 +260,4 @@ async def work(role: str, url: str, broker_url: str | None, fatal: int = 0, back
 
 if __name__ == "__main__":
     # "usual": messages may die, as everybody's may.
-    asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3] or None, backoff=USUAL if sys.argv[4:] else PATIENT))
+    asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3] or None, usual=bool(sys.argv[4:])))

@@ -11,6 +11,7 @@ import asyncio
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 
@@ -85,6 +86,7 @@ async def _answered(
     client: httpx.AsyncClient, addresses: list[str], key: str, body: dict[str, object], answers: Answers
 ) -> httpx.Response:
     deadline = time.monotonic() + PATIENCE
+    heard: Counter[str] = Counter()
     while time.monotonic() < deadline:
         try:
             address = random.choice(addresses)
@@ -92,11 +94,13 @@ async def _answered(
             if answer.status_code != AGAIN:
                 return answer
             answers.put_off += 1
-        except httpx.TransportError:
+            heard[answer.text[:200]] += 1
+        except httpx.TransportError as error:
             # A worker died with the request in hand: nobody knows, so the same key is sent again.
             answers.unanswered += 1
+            heard[type(error).__name__] += 1
         await asyncio.sleep(0.05)
-    raise TimeoutError(f"{key} was never answered")
+    raise TimeoutError(f"{key} was never answered; instead: {heard.most_common(5)}")
 
 
 TRIALS = (

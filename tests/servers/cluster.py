@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -11,7 +12,9 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -29,6 +32,9 @@ PATIENCE = 90.0
 """Seconds for the cluster to be whole; 8 to 11 were seen at the start, 6 to 8 after a kill, 35 after a lost node."""
 BEHIND = 1 << 19
 """Bytes of log that a standby may lack and still count as following."""
+View = dict[str, dict[str, Any]]
+"""What one node says about every member, by name."""
+LEADING = ("leader", "running")
 HOW_TO_GET_IT = (
     "a cluster needs etcd (apt install etcd-server), PostgreSQL's own programs, and Patroni 4 or newer: "
     "pip install 'patroni[etcd3,psycopg3]', or UMAVEZ_TEST_PATRONI=/path/to/patroni"
@@ -78,32 +84,22 @@ class Cluster:
             self.stop()
             raise
 
-    def members(self) -> dict[str, dict[str, Any]]:
-        """Who is what, by name, as the first node that answers tells it; empty when none does."""
-        for node in self.nodes:
-            with suppress(OSError, ValueError, urllib.error.URLError):
-                with urllib.request.urlopen(f"{node.rest}/cluster", timeout=2) as answer:  # noqa: S310 - our own
-                    told = json.load(answer)
-                return {member["name"]: member for member in told["members"]}
-        return {}
+    def views(self) -> list[View]:
+        """Who is what, by name, as each node that answers tells it."""
+        with ThreadPoolExecutor(NODES) as asking:
+            told = list(asking.map(_view, self.nodes))
+        return [view for view in told if view]
 
     def primary(self) -> Node | None:
-        """The node that takes writes, if there is one."""
-        members = self.members()
-        leaders = [node for node in self.nodes if members.get(node.name, {}).get("role") == "leader"]
-        running = [node for node in leaders if members[node.name].get("state") == "running"]
-        return running[0] if running else None
+        """The node that takes writes, if most nodes name the same: one that was cut off may still name itself."""
+        named = Counter(_leader(view) for view in self.views())
+        agreed = [node for node in self.nodes if named[node.name] > NODES // 2]
+        return agreed[0] if agreed else None
 
     def is_whole(self) -> bool:
-        """One leader, and every other member streams closely: "running" alone is not yet in the quorum."""
-        members = self.members()
-        followers = [member for member in members.values() if member.get("role") != "leader"]
-        return (
-            len(members) == NODES
-            and self.primary() is not None
-            and len(followers) == NODES - 1
-            and all(_follows(one) for one in followers)
-        )
+        """All agree on one leader, and every other member streams closely: "running" alone is not yet in the quorum."""
+        views = self.views()
+        return len(views) == NODES and len({_leader(view) for view in views}) == 1 and all(map(_is_whole, views))
 
     def await_whole(self) -> None:
         """Return when it is. Raises CannotStart when that takes too long."""
@@ -116,7 +112,7 @@ class Cluster:
             if ended and not self._down:
                 raise CannotStart(f"{' and '.join(ended)} ended: {self._logs()}")
             if time.monotonic() > deadline:
-                raise CannotStart(f"the cluster {what} after {self._patience:g} s: {self.members()} {self._logs()}")
+                raise CannotStart(f"the cluster {what} after {self._patience:g} s: {self.views()} {self._logs()}")
             time.sleep(0.2)
 
     def _logs(self) -> str:
@@ -190,6 +186,31 @@ class Cluster:
             node.kill()
         self.wires.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _view(node: Node) -> View:
+    """What a node says about all; empty when it does not answer."""
+    with suppress(OSError, ValueError, urllib.error.URLError, http.client.HTTPException):
+        with urllib.request.urlopen(f"{node.rest}/cluster", timeout=2) as answer:  # noqa: S310 - our own
+            told = json.load(answer)
+        return {member["name"]: member for member in told["members"]}
+    return {}
+
+
+def _leader(view: View) -> str | None:
+    """Who leads and runs, as this view has it."""
+    leaders = [name for name, member in view.items() if (member.get("role"), member.get("state")) == LEADING]
+    return leaders[0] if leaders else None
+
+
+def _is_whole(view: View) -> bool:
+    followers = [member for member in view.values() if member.get("role") != "leader"]
+    return (
+        len(view) == NODES
+        and _leader(view) is not None
+        and len(followers) == NODES - 1
+        and all(_follows(one) for one in followers)
+    )
 
 
 def _follows(member: dict[str, Any]) -> bool:
