@@ -1,12 +1,14 @@
 """The console before five million records: how long each page takes, and what it costs those who claim.
 
-python -m bench.console [--rows 5000000] [--rounds 20] [--seconds 5] [--quick] [--server URL]
+python -m bench.console [--rows 5000000] [--rounds 20] [--seconds 5] [--every 5] [--quick] [--server URL]
+                        [--database NAME [--only fill|pages|claims]]
 
-The rows are made by the server itself, in a database of their own that is dropped at the end. *Pages*: every page is
-asked three times, then `PAGES` times over, through a real socket; its median must be below 100 ms. *Claims*: claim and
-settle of new keys, with the console closed and open in alternating rounds; open means four tabs whose script asks every
-ten seconds, and an operator who opens a page every five seconds. The ratio is the median of the rounds' ratios. Exits
-with 1 where a page is too slow or the ratio is below 0.97. Where others use the machine, read the best beside it.
+The rows are made by the server itself, in a database of their own that is dropped at the end. Filling takes minutes, so
+a database that is given a name is filled once and stays; drop it with `dropdb`. *Pages*: every page is asked three
+times, then `PAGES` times over, through a real socket; its median must stay below 100 ms. *Claims*: claim and settle of
+new keys, with the console closed and open in alternating rounds; open means four tabs whose script asks every ten s,
+and an operator who opens a page `--every` so many seconds. The ratio is the median of the rounds' ratios. Exits with 1
+where a page is too slow or the ratio is below 0.97. Where others use the machine, read the best beside it.
 """
 
 from __future__ import annotations
@@ -47,28 +49,37 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--server", default=os.environ.get("UMAVEZ_TEST_POSTGRES", SERVER))
+    parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--database")
+    parser.add_argument("--only", choices=("fill", "pages", "claims"))
     given = parser.parse_args()
     rows, rounds, seconds = (50_000, 2, 1.0) if given.quick else (given.rows, given.rounds, given.seconds)
-    with database(given.server) as url:
+    pages: dict[str, list[float]] = {}
+    ratios: list[tuple[float, float]] = []
+    with database(given.server, given.database) as url:
         size = filled(url, rows)
-        with serving(url) as address:
-            pages = timed(address)
-        ratios = claims(url, rounds, seconds)
-    return told(rows, size, pages, ratios, keep=not given.quick)
+        if given.only in (None, "pages"):
+            with serving(url) as address:
+                pages = timed(address)
+        if given.only in (None, "claims"):
+            ratios = claims(url, rounds, seconds, given.every)
+    return told(rows, size, pages, ratios, keep=not given.quick and given.only is None)
 
 
 @contextmanager
-def database(server: str) -> Iterator[str]:
-    """A database of the measurement's own; it is dropped at the end, whatever happens."""
-    name = f"umavez_console_{secrets.token_hex(4)}"
+def database(server: str, kept: str | None = None) -> Iterator[str]:
+    """A database of the measurement's own, dropped at the end, whatever happens; or the one that is `kept`."""
+    name = kept or f"umavez_console_{secrets.token_hex(4)}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+            connection.execute(f"CREATE DATABASE {name}")
     try:
         yield f"{server.rpartition('/')[0]}/{name}"
     finally:
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        if kept is None:
+            with psycopg.connect(server, autocommit=True) as connection:
+                connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 ROWS = """
@@ -88,15 +99,34 @@ CROSS JOIN LATERAL (SELECT now() - ((%(rows)s::bigint - n) * interval '500 ms') 
 """A month's records, two a second: a twentieth of a percent unknown, one percent failed, some holders gone."""
 
 
+MINUTES = """
+INSERT INTO umavez_minutes
+SELECT span, (extract(epoch FROM now())::bigint * 1000 / span - back) * span, operation, kind,
+    'bench-' || process, 10, 0.5, 0, 8, 0, 2, 0, 0, 0, 0, 0, 0
+FROM (VALUES (60000::bigint, 2880), (3600000::bigint, 720)) spans (span, many)
+CROSS JOIN LATERAL generate_series(0, many - 1) back
+CROSS JOIN unnest(%(operations)s::text[]) operation
+CROSS JOIN unnest('{succeeded,replayed,failed,unknown,taken_over}'::text[]) kind
+CROSS JOIN generate_series(1, 2) process
+"""
+"""Two days of minutes and a month of hours, of twenty operations that two processes count."""
+
+
 def filled(url: str, rows: int) -> str:
-    """Make the tables and the rows; the size of the table."""
+    """Make the tables and the rows, where there are none yet; the size of the table."""
     migrate(url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET synchronous_commit = off")
-        for first, operation in enumerate(OPERATIONS, 1):
+        empty = connection.execute("SELECT 1 FROM idempotency_records LIMIT 1").fetchone() is None
+        for first, operation in enumerate(OPERATIONS if empty else (), 1):
             values = {"prefix": prefix_of(SCOPE, operation), "scope": SCOPE, "operation": operation}
             connection.execute(ROWS, values | {"first": first, "step": len(OPERATIONS), "rows": rows})
-        connection.execute("VACUUM ANALYZE idempotency_records")
+        if empty:
+            connection.execute("VACUUM ANALYZE idempotency_records")
+        if connection.execute("SELECT 1 FROM umavez_minutes LIMIT 1").fetchone() is None:
+            names = [*OPERATIONS, *(f"operation-{number}" for number in range(20 - len(OPERATIONS)))]
+            connection.execute(MINUTES, {"operations": names})
+            connection.execute("VACUUM ANALYZE umavez_minutes")
         row = connection.execute("SELECT pg_size_pretty(pg_total_relation_size('idempotency_records'))").fetchone()
     return "" if row is None else str(row[0])
 
@@ -120,6 +150,7 @@ def timed(address: str) -> dict[str, list[float]]:
     some = Key(SCOPE, "charge", "order-29").digest.hex()
     paths = {
         "overview": "/",
+        "one operation": "/operation?name=charge",
         "unknown": "/unknown",
         "records": "/records",
         "status:unknown": "/records?q=status%3Aunknown",
@@ -139,6 +170,7 @@ def timed(address: str) -> dict[str, list[float]]:
         "leases": "/leases",
         "tokens": "/tokens?purpose=charge",
         "sequences": "/sequences",
+        "processes": "/processes",
         "decisions": "/decisions",
         "pulse": "/pulse",
     }
@@ -162,7 +194,7 @@ def _milliseconds(client: httpx.Client, path: str) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-def claims(url: str, rounds: int, seconds: float) -> list[tuple[float, float]]:
+def claims(url: str, rounds: int, seconds: float, every: int) -> list[tuple[float, float]]:
     """Calls a second with the console closed and open, for each round."""
     found = []
     with Once(url, scope="bench") as once, serving(url) as address:
@@ -170,7 +202,7 @@ def claims(url: str, rounds: int, seconds: float) -> list[tuple[float, float]]:
         for number in range(rounds):
             pair: dict[bool, float] = {}
             for is_open in (bool(number % 2), not number % 2):
-                with visited(address) if is_open else nullcontext():
+                with visited(address, every) if is_open else nullcontext():
                     pair[is_open] = _rate(once, seconds)
             found.append((pair[False], pair[True]))
     return found
@@ -186,9 +218,9 @@ def _rate(once: Once, seconds: float) -> float:
 
 
 @contextmanager
-def visited(address: str) -> Iterator[None]:
+def visited(address: str, every: int) -> Iterator[None]:
     """The console with four tabs open and somebody who walks through its pages."""
-    with subprocess.Popen([sys.executable, "-c", VISITORS.format(address=address)]) as visitors:
+    with subprocess.Popen([sys.executable, "-c", VISITORS.format(address=address, every=every)]) as visitors:
         time.sleep(1.0)  # for the program to start
         try:
             yield
@@ -204,7 +236,7 @@ with httpx.Client(base_url="{address}", trust_env=False, timeout=30) as client:
     for second in itertools.count():
         if second % 10 in (0, 2, 5, 7):
             client.get("/pulse")
-        if second % 5 == 1:
+        if second % {every} == 1 % {every}:
             client.get(next(pages))
         time.sleep(1)
 """
@@ -217,13 +249,14 @@ def told(rows: int, size: str, pages: dict[str, list[float]], rates: list[tuple[
     for name, times in pages.items():
         median, most = statistics.median(times), sorted(times)[int(len(times) * 0.9)]
         slow += [name] if median >= LIMIT_MS else []
-        print(f"  {name:24} best {min(times):6.1f}   median {median:6.1f}   90 % {most:6.1f}")
+        print(f"  {name:24} best {min(times):6.1f}   median {median:6.1f}   90 % {most:6.1f}   most {max(times):6.1f}")
     ratios = [opened / closed for closed, opened in rates]
-    ratio = statistics.median(ratios)
-    print(f"\nclaim + settle, {len(rates)} rounds: open / closed {ratio:.3f}")
-    print(f"  ratios from {min(ratios):.3f} to {max(ratios):.3f}; load {os.getloadavg()[0]:.1f}")
-    print("  closed " + " ".join(f"{closed:.0f}" for closed, _ in rates))
-    print("  open   " + " ".join(f"{opened:.0f}" for _, opened in rates))
+    ratio = statistics.median(ratios) if ratios else 1.0
+    if rates:
+        print(f"\nclaim + settle, {len(rates)} rounds: open / closed {ratio:.3f}")
+        print(f"  ratios from {min(ratios):.3f} to {max(ratios):.3f}; load {os.getloadavg()[0]:.1f}")
+        print("  closed " + " ".join(f"{closed:.0f}" for closed, _ in rates))
+        print("  open   " + " ".join(f"{opened:.0f}" for _, opened in rates))
     if keep:
         kept: dict[str, Any] = {
             "rows": rows,
