@@ -196,6 +196,14 @@ def test_an_interrupt_waits_until_the_call_is_over() -> None:
 
 
 @pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_is_told_once() -> None:
+    """The handler is one for all calls: what the last one held back is no reason to interrupt the next."""
+    with pytest.raises(KeyboardInterrupt):
+        sheltered(lambda: signal.raise_signal(signal.SIGINT))()
+    assert sheltered(lambda: 7)() == 7
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_somebody_who_insists_may_leave_a_call_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("umavez.concurrency.shelter.INSIST", 0.0)
     seen: list[str] = []

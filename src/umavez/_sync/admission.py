@@ -74,7 +74,7 @@ class Admission:
     ) -> None:
         self._store = store
         self._observe = observe
-        self._followed = bool(observe.followers)
+        self._heard, self._followed = bool(observe.all), bool(observe.followers)
         self._traced = bool(observe.tracers)
         self._insistence = insistence
         self._waiters: dict[bytes, Bell] = {}
@@ -109,8 +109,8 @@ class Admission:
         judgement = glimpsed(intent, policy, draft, reply)
         if type(judgement) is Replay:
             record = judgement.record
-            origin = None if record.origin is None else made_in(record)
-            self._observe("replayed", record.key, record.attempt, 0.0, record.fence, "", origin)
+            if self._heard:
+                self._observe("replayed", record.key, record.attempt, 0.0, record.fence, "", made_in(record))
             return record
         verdict = drive(admitted(intent, policy, draft, reply, judgement), store)
         return self._entered(plan, intent, verdict, store, insistence)

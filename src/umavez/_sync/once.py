@@ -109,10 +109,10 @@ class Once:
     ) -> Outcome[T]:
         """Carry out a declared operation once; the path that every other way in takes."""
         entered = self._admission.enter(plan, intent)
-        if isinstance(entered, Record):
+        if type(entered) is Record:
             value = plan.stored(entered) if plan.replay is None else self._shown(plan, entered)
             return tuple.__new__(Outcome, (value, True, entered.attempt, entered.key))  # see core/drafts.py
-        if isinstance(entered, Outcome):
+        if type(entered) is Outcome:
             return entered
         attempt = entered
         self._admission.begin(attempt)

@@ -140,6 +140,9 @@ class GroupCommit:
             lane.close()
         with self._lock:
             self._shunned.leave(lane)
+            if not self._queue:
+                self._idle.append(lane)
+                return
             digests = [ticket.swap.draft.key.digest for ticket in self._queue]
             batch, self._queue = next_of(self._queue, digests, MOST, self._shunned, lane)
             if not batch:
@@ -239,7 +242,7 @@ class AsyncGroupCommit:
         if lane in self._leaving:
             self._leaving.discard(lane)
             self._keep(self._leave(lane))
-        elif self._may_go():
+        elif self._queue and self._may_go():
             self._keep(self._lead(lane))
         else:
             self._idle.append(lane)
@@ -269,8 +272,8 @@ class AsyncGroupCommit:
 
     def _may_go(self) -> bool:
         """Whether somebody waits who need not wait for a lock's sake."""
-        if not self._shunned or not self._queue:
-            return bool(self._queue)
+        if not self._shunned:
+            return True
         return not self._shunned.full() or any(swap.draft.key.digest not in self._shunned for swap, _, _ in self._queue)
 
     def _share(self, lane: AsyncLane) -> list[_Waiter]:

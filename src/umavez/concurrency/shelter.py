@@ -44,13 +44,14 @@ _INTERRUPT = int(signal.SIGINT)
 
 def exposed() -> bool:
     """Whether this is the thread that handlers interrupt, and there is one of somebody's own that may raise."""
-    return get_ident() == main_thread().ident and (
-        any(map(callable, map(_handler_of, LIMITS))) or _ours_no_longer(_handler_of(_INTERRUPT))
-    )
+    return get_ident() == _SHELTER.main and _may_raise(_handler_of(_INTERRUPT))
 
 
-def _ours_no_longer(handler: Any) -> bool:
-    return callable(handler) and handler is not signal.default_int_handler and type(handler) is not _HeldBack
+def _may_raise(interrupt: Any) -> bool:
+    """Whether a handler of somebody's own stands; `interrupt` is that of SIGINT."""
+    if any(map(callable, map(_handler_of, LIMITS))):
+        return True
+    return interrupt is not signal.default_int_handler and callable(interrupt) and type(interrupt) is not _HeldBack
 
 
 def sheltered(method: Callable[P, T]) -> Callable[P, T]:
@@ -58,42 +59,42 @@ def sheltered(method: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(method)
     def call(*args: P.args, **named: P.kwargs) -> T:
-        if get_ident() != main_thread().ident:
+        if get_ident() != _SHELTER.main:
             return method(*args, **named)
-        if exposed():
+        interrupt = _handler_of(_INTERRUPT)
+        if _may_raise(interrupt):
             return _SHELTER.run(lambda: method(*args, **named))
-        if _handler_of(_INTERRUPT) is not signal.default_int_handler:
+        if interrupt is not signal.default_int_handler:
             return method(*args, **named)
-        held = _HeldBack()
-        _handle(_INTERRUPT, held)
+        _HELD_BACK.since = None
+        _handle(_INTERRUPT, _HELD_BACK)
         try:
             return method(*args, **named)
         finally:
             _handle(_INTERRUPT, signal.default_int_handler)
-            held.let_go()
+            if _HELD_BACK.since is not None:
+                raise KeyboardInterrupt
 
     return call
 
 
 class _HeldBack:
-    """A handler that only notes that it was called."""
+    """A handler that only notes that it was called. One is enough: it stands for one call of the main thread."""
 
-    __slots__ = ("_since",)
+    __slots__ = ("since",)
 
     def __init__(self) -> None:
-        self._since: float | None = None
+        self.since: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self._since is None:
-            self._since = now
-        elif now - self._since > INSIST:
+        if self.since is None:
+            self.since = now
+        elif now - self.since > INSIST:
             signal.default_int_handler(number, frame)
 
-    def let_go(self) -> None:
-        """Raise what was held back."""
-        if self._since is not None:
-            raise KeyboardInterrupt
+
+_HELD_BACK = _HeldBack()
 
 
 def async_sheltered(method: Callable[P, T]) -> Callable[P, T]:
@@ -122,7 +123,8 @@ class _Shelter:
         reset_after_fork(self)
 
     def reset(self) -> None:
-        """The thread is the parent's."""
+        """The thread is the parent's, and the one that forked is the main one now."""
+        self.main = main_thread().ident
         self._calls: SimpleQueue[_Asked] = SimpleQueue()
         self._threads: list[int] = []
 

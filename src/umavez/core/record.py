@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from umavez.core.key import Key
 from umavez.errors import InvalidKey
@@ -83,6 +83,7 @@ class Position(NamedTuple):
     digest: bytes
 
 
+@final
 class Record(NamedTuple):
     """All that is stored under a key, as the store gave it.
 

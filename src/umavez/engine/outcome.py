@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final
 
 from umavez.core.key import Key
 from umavez.core.record import Record
@@ -13,6 +13,7 @@ from umavez.core.telling.origin import Origin
 T = TypeVar("T")
 
 
+@final
 class Outcome(NamedTuple, Generic[T]):
     """The value of an operation; whether it was replayed; which attempt made it; and its key."""
 

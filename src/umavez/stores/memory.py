@@ -69,8 +69,8 @@ class MemoryStore:
                 else:
                     fence = current.fence
                 created_at = now if draft.fresh else current.created_at
-            if current is not None and current.origin is not None and draft.origin is None:
-                draft = draft._replace(origin=current.origin)
+                if current.origin is not None and draft.origin is None:
+                    draft = draft._replace(origin=current.origin)
             records[digest] = recorded(draft, fence, created_at, now)
             if draft.event is not None:
                 kind, *words = draft.event

@@ -28,9 +28,14 @@ class AsyncPostgresLane:
 
     async def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """One statement for one swap, one for many."""
+        if len(swaps) == 1:
+            (swap,) = swaps
+            if telling(swap.draft) and not await self._keeps():
+                swap = bare(swap)
+            return (await self._one(swap),)
         if any(telling(swap.draft) for swap in swaps) and not await self._keeps():
             swaps = [bare(swap) for swap in swaps]
-        return (await self._one(swaps[0]),) if len(swaps) == 1 else await self._many(swaps)
+        return await self._many(swaps)
 
     async def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""

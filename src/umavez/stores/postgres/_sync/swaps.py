@@ -29,9 +29,14 @@ class PostgresLane:
 
     def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """One statement for one swap, one for many."""
+        if len(swaps) == 1:
+            (swap,) = swaps
+            if telling(swap.draft) and not self._keeps():
+                swap = bare(swap)
+            return (self._one(swap),)
         if any(telling(swap.draft) for swap in swaps) and not self._keeps():
             swaps = [bare(swap) for swap in swaps]
-        return (self._one(swaps[0]),) if len(swaps) == 1 else self._many(swaps)
+        return self._many(swaps)
 
     def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""
