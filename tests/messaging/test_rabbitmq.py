@@ -101,6 +101,28 @@ def test_a_connection_that_was_not_opened_is_closed_all_the_same(
 LARGE = int(os.environ.get("UMAVEZ_TEST_LARGE_MESSAGES", "24"))
 
 
+def test_a_slow_answer_to_the_watchdog_is_no_absence(
+    broker: RabbitBroker, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks every `watch` seconds and waits `answer` seconds, as behind large messages on a busy line."""
+
+    async def work() -> None:
+        subscription: Any = await broker.subscribe("patient", ["t"])
+        channel = await subscription._connection.channel()
+        declared = channel.declare_queue
+
+        async def late(*words: Any, **named: Any) -> Any:
+            await asyncio.sleep(0.5)
+            return await declared(*words, **named)
+
+        monkeypatch.setattr(channel, "declare_queue", late)
+        await asyncio.sleep(0.25)
+        assert await subscription.take(1, 0.05) == []
+        await subscription.close()
+
+    runner.run(work())
+
+
 def test_large_messages_go_out_once_each(postgres_url: str, broker: RabbitBroker, runner: asyncio.Runner) -> None:
     """I8: what is claimed together is bounded in bytes, so that its confirms come in time and nothing is sent again."""
     place = place_of(postgres_url)
@@ -116,16 +138,18 @@ def test_large_messages_go_out_once_each(postgres_url: str, broker: RabbitBroker
         relay, stop = Relay(database, broker, RelaySettings(batch=200)), asyncio.Event()
         running = asyncio.create_task(relay.run(stop))
         bodies: list[str] = []
-        async with asyncio.timeout(20 + 2 * LARGE):
-            while relay.published < LARGE or len(bodies) < LARGE:
-                for delivery in await subscription.take(2, 0.2):
-                    bodies.append(delivery.message.body[1:4])
-                    await subscription.finish([delivery])
-        bodies += [delivery.message.body[1:4] for delivery in await subscription.take(2, 1.0)]
-        stop.set()
-        await running
-        await subscription.close()
-        await database.close()
+        try:
+            async with asyncio.timeout(60 + 4 * LARGE):
+                while relay.published < LARGE or len(bodies) < LARGE:
+                    for delivery in await subscription.take(2, 0.2):
+                        bodies.append(delivery.message.body[1:4])
+                        await subscription.finish([delivery])
+            bodies += [delivery.message.body[1:4] for delivery in await subscription.take(2, 1.0)]
+        finally:
+            stop.set()
+            await running
+            await subscription.close()
+            await database.close()
         return bodies
 
     assert sorted(runner.run(moved())) == [f"{number:03}" for number in range(LARGE)]

@@ -117,7 +117,7 @@ class RabbitBroker:
     async def subscribe(self, subscriber: str, topics: Sequence[str], *, prefetch: int = 20) -> Subscription:
         """See Broker.subscribe."""
         subscription = RabbitSubscription(
-            self._url, self._topology, subscriber, topics, prefetch, self._parking, self._watch
+            self._url, self._topology, subscriber, topics, prefetch, self._parking, self._watch, self._answer
         )
         try:
             async with asyncio.timeout(self._answer):

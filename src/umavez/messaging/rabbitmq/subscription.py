@@ -23,7 +23,6 @@ from umavez.messaging.tables.rows import Parcel
 log = logging.getLogger("umavez.rabbitmq")
 AGGREGATE = "x-umavez-aggregate"
 REASON = "x-umavez-reason"
-ANSWER_SECONDS = 10.0
 AWAY_SECONDS = 1.0
 """How long the database is given after it did not answer, before it is asked again."""
 
@@ -40,6 +39,7 @@ class RabbitSubscription:
         prefetch: int,
         parking: Database | None,
         watch: float,
+        answer: float,
     ) -> None:
         self._url = url
         self._topology = topology
@@ -47,6 +47,7 @@ class RabbitSubscription:
         self._topics = tuple(topics)
         self._prefetch = prefetch
         self._watch = watch
+        self._answer = answer
         self._connection = RabbitConnection(url)
         self._arrived: list[AbstractIncomingMessage] = []
         self._shelf = Shelf()
@@ -185,7 +186,7 @@ class RabbitSubscription:
         )
         channel = await self._connection.channel()
         with failures(self._url):
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(self._answer):
                 exchange = await channel.get_exchange(self._topology.dead_letters, ensure=False)
                 await exchange.publish(copy, self._subscriber, mandatory=True)
                 await incoming.ack()
@@ -200,7 +201,7 @@ class RabbitSubscription:
         self._watched_at = now
         channel = await self._connection.channel()
         with failures(self._url):
-            async with asyncio.timeout(self._watch):
+            async with asyncio.timeout(self._answer):
                 told = await channel.declare_queue(self._topology.queue(self._subscriber), passive=True)
         if not told.declaration_result.consumer_count:
             raise BrokerUnavailable("RabbitMQ knows no consumer of this queue any more; it is subscribed again.")
