@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import random
 from collections import Counter
+from collections.abc import Callable, Iterable
 
+import pyarrow as pa
 import pytest
 
 from umavez_systems.mailing.ingest import sorting
 from umavez_systems.mailing.ingest.dialect import dialect_of
-from umavez_systems.mailing.ingest.reading import runs
+from umavez_systems.mailing.ingest.reading import in_order, runs
 from umavez_systems.mailing.ingest.sorting import Moved, SortedList
 
 
@@ -61,6 +63,26 @@ def test_a_list_that_is_in_order_already_is_not_written_in_crumbs(monkeypatch: p
     content = b"email\n" + b"".join(b"u%04d@b.com\n" % number for number in range(1000))
     with sorted_list(content, 2000) as ordered:
         assert [len(part.rows) for part in ordered.parts(size=300)] == [300, 300, 300, 100]
+
+
+@pytest.mark.parametrize("order", [list, sorted])
+def test_twice_the_list_is_merged_in_twice_the_steps(
+    monkeypatch: pytest.MonkeyPatch, order: Callable[[Iterable[bytes]], list[bytes]]
+) -> None:
+    monkeypatch.setattr(sorting, "HELD", 2000)
+    steps: list[int] = []
+
+    def counting(rows: pa.Table) -> pa.Table:
+        steps[-1] += 1
+        return in_order(rows)
+
+    monkeypatch.setattr(sorting, "in_order", counting)
+    for many in (2000, 4000):
+        emails = order(b"u%04d@b.com\n" % (number * 7919 % many) for number in range(many))
+        steps.append(0)
+        with sorted_list(b"email\n" + b"".join(emails), 1000) as ordered:
+            assert sum(part.lines for part in ordered.parts()) == many
+    assert steps[1] < 3 * steps[0]
 
 
 def test_few_are_kept_in_the_order_of_the_file() -> None:
