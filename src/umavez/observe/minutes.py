@@ -3,6 +3,7 @@
 Once(url, scope="shop", observers=[Minutes(url)])
 
 A call only adds to numbers in memory; a thread of its own writes them, every ten seconds, over a connection of its own.
+Once a minute one such thread of all processes looks at what stands in the store, and keeps that, too (`gauges`).
 What the last seconds of a process counted is lost where it is killed, and kept where it ends.
 """
 
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakMethod
 
 from umavez.concurrency.after_fork import reset_after_fork
@@ -24,6 +25,7 @@ from umavez.core.telling.minutes import BUCKETS, HOUR, MINUTE, Tally, begun, buc
 from umavez.engine.outcome import Event
 from umavez.engine.stamps import STAMPS
 from umavez.errors import ConfigurationError, UmavezError
+from umavez.observe.gauges import Counting, Looker
 from umavez.stores import Store, Tallies, open_store
 
 LOG = logging.getLogger("umavez.observe")
@@ -52,14 +54,16 @@ class Over(NamedTuple):
 class Minutes:
     """Give it to any number of engines of one store; `store` is its URL, or a store that is not awaited.
 
-    Close it before the store that it was given. Raises ConfigurationError for a store that keeps no numbers.
+    With a URL the outbox beside the records is looked at, too. `gauges=False` looks at nothing. Close it before the
+    store that it was given. Raises ConfigurationError for a store that keeps no numbers.
     """
 
-    def __init__(self, store: Store | str, *, every: float = EVERY) -> None:
+    def __init__(self, store: Store | str, *, every: float = EVERY, gauges: bool = True) -> None:
         self._url = store if isinstance(store, str) else ""
         self._opened: Store | None = None
         self._store = None if isinstance(store, str) else _counting(store)
         self._every = every
+        self._gauges = gauges
         self.reset()
         reset_after_fork(self)
 
@@ -73,6 +77,9 @@ class Minutes:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._process = STAMPS.owner()
+        self._looker = Looker(self._process, self._url)
+        self._told: Instant = 0
+        """The store's time, as it said when it was written to last."""
         self._names: set[str] = set()
         self._counts: dict[tuple[str, str], list[float]] = {}
         self._hour: dict[tuple[str, str], list[float]] = {}
@@ -107,6 +114,12 @@ class Minutes:
             self._names.add(operation)
         return self._counts.setdefault(name, [0.0] * (2 + BUCKETS))
 
+    def start(self) -> None:
+        """Begin, without waiting for the first event: what stands is to be seen where nobody calls, too."""
+        with self._lock:
+            if self._thread is None:
+                self._start()
+
     def _start(self) -> None:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="umavez-minutes", daemon=True)
@@ -115,14 +128,16 @@ class Minutes:
 
     def _run(self) -> None:
         stopped = self._stopped
-        self._keep()  # at once, to learn the store's time
+        self._keep(self.flush)  # at once, to learn the store's time
         while not stopped.wait(self._every):
-            self._keep()
+            self._keep(self.flush)
+            if self._gauges:
+                self._keep(self.look)
 
-    def _keep(self) -> None:
+    def _keep(self, write: Callable[[], object]) -> None:
         """Write; what cannot be written now is written next time."""
         try:
-            self.flush()
+            write()
         except UmavezError as error:
             LOG.warning("The minutes could not be kept, and are written later: %s", error, extra={"error": str(error)})
         except Exception:  # its thread goes on
@@ -144,6 +159,12 @@ class Minutes:
             with self._lock:
                 self._over = [one for one in self._over if all(one is not written for written in over)]
             self._learn(now)
+            self._told = now
+
+    def look(self) -> bool:
+        """Keep what stands in the store, where no other process has in this minute; says whether. Raises StoreError."""
+        with self._writing:
+            return self._store is not None and self._told > 0 and self._looker.look(self._store, self._told)
 
     def _written(self, store: Tallies, span: Millis, tallies: list[Tally]) -> Instant:
         """Write them, some at a time: what waited while the store was away may be much."""
@@ -160,7 +181,7 @@ class Minutes:
             return
         if thread is not threading.current_thread():
             thread.join(self._every)
-        self._keep()
+        self._keep(self.flush)
         opened, self._opened = self._opened, None
         if opened is not None:
             self._store = None
@@ -203,10 +224,10 @@ class Minutes:
                 self._begin(at, time.monotonic() + (at + MINUTE - now) / 1000)
 
 
-def _counting(store: Store) -> Tallies:
+def _counting(store: Store) -> Counting:
     if not isinstance(store, Tallies) or iscoroutinefunction(store.tally):
         raise ConfigurationError(f"{type(store).__name__} keeps no minutes for threads; give the URL of a store.")
-    return store
+    return cast("Counting", store)
 
 
 def _add(counts: dict[tuple[str, str], list[float]], more: dict[tuple[str, str], list[float]]) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from umavez.core.record import Query, Record, Status
+from umavez.core.record import Query, Status
 from umavez.errors import StoreError
+from umavez.observe.gauges import age_of
 from umavez.observe.tables import table_gauges
 from umavez.stores import Store, holds_tables
 
@@ -72,19 +73,12 @@ class StoreMetrics(Collector):
         unknown = store.find(Query(status=Status.UNKNOWN, limit=self._most))
         lapsed = store.find(Query(lapsed=True, limit=self._most))
         told = (
-            ("umavez_oldest_unknown_seconds", "Age of the oldest record of unknown outcome", _age(store, unknown)),
+            ("umavez_oldest_unknown_seconds", "Age of the oldest record of unknown outcome", age_of(store, unknown)),
             ("umavez_unknown_records", f"Records of unknown outcome, up to {self._most}", len(unknown)),
-            ("umavez_oldest_lapsed_seconds", "Age of the oldest record whose holder is gone", _age(store, lapsed)),
+            ("umavez_oldest_lapsed_seconds", "Age of the oldest record whose holder is gone", age_of(store, lapsed)),
             ("umavez_lapsed_records", f"Records whose holder is gone, up to {self._most}", len(lapsed)),
         )
         return [GaugeMetricFamily(name, about, value) for name, about, value in told]
-
-
-def _age(store: Store, records: Sequence[Record]) -> float:
-    """Seconds since the first of them was made, by the store's clock; 0 when there is none."""
-    if not records:
-        return 0.0
-    return max(store.read(records[0].key).now - records[0].created_at, 0) / 1000
 
 
 def _up(answered: int) -> Metric:
