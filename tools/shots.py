@@ -28,7 +28,7 @@ from tests.umavez_systems.conftest import served
 from tests.umavez_systems.corridas.chromium import Page, page
 from umavez import Key, Once, console
 from umavez.console import loopback
-from umavez.console.charts.pages import MINUTES
+from umavez.console.charts.reading import MINUTES
 from umavez.core.telling.minutes import MINUTE, Tally
 from umavez.leases import Leases
 from umavez.messaging import Message, Outbox

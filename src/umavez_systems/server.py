@@ -78,6 +78,7 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
         app.openapi()  # now, because the first request would wait for it
         app.state.carrier = carrier = Carrier(settings)
         desk.open(carrier)
+        carrier.minutes.start()
         app.state.live = Live(carrier.corridas, settings.max_websockets, settings.max_websockets_each)
         try:
             async with _working(carrier):

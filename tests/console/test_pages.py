@@ -22,9 +22,13 @@ from umavez.console import EVERYTHING, Link, Tile, Who, loopback
 from umavez.console import app as app_module
 from umavez.console import books as books_module
 from umavez.console.books import Books, Count
+from umavez.console.charts.standing import TITLES
 from umavez.console.history import Moment
 from umavez.console.looks import counted
-from umavez.console.pages import DAY
+from umavez.console.pages.inbox import CAUSES
+from umavez.console.pages.record import NOTICES
+from umavez.console.pages.records import DAY
+from umavez.console.standing import MEANINGS
 from umavez.console.words import portuguese
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query
@@ -49,13 +53,14 @@ def test_every_sentence_of_ours_has_its_portuguese() -> None:
     for page in (SOURCE / "templates").glob("*.html"):
         found = re.findall(r"""\bt\(\s*(?:"([^"]*)"|'([^']*)')""", page.read_text())
         said |= {one or other for one, other in found}
-    rooms = ("orders/pages", "together/agreements", "together/caring")
-    for module in ("pages", "acts", "visit", "instruments", "standing", "app", *rooms):
-        text = (SOURCE / f"{module}.py").read_text()
-        said |= set(re.findall(r'\bvisit\.t\(\s*"([^"]*)"', text))
+    for module in SOURCE.rglob("*.py"):
+        text = module.read_text()
+        said |= set(re.findall(r'\b(?:visit\.t|say)\(\s*"([^"]*)"', text))
+        said |= set(re.findall(r'\bNumber\("([^"]*)"', text))
         said |= set(re.findall(r'raise Refused\(\s*"([^"]*)"', text)) - {"Nobody is signed in."}
-    said |= {*app_module.pages.NOTICES.values(), *app_module.pages.MEANINGS.values()}
-    said |= {text for pair in app_module.pages.CAUSES for text in pair}
+    said |= {*NOTICES.values(), *MEANINGS.values(), "How long attempts took, by the hour"}
+    said |= {text for pair in CAUSES for text in pair}
+    said |= {title for titles in TITLES.values() for title in titles[:2]}
     said |= set(re.findall(r'"([a-z ]+)"', (Path(history.__file__).read_text()).partition("class Moment")[0]))
     said -= {"lost", "mismatched"}  # kinds, for which there are other words
     missing = {sentence for sentence in said if sentence} - set(portuguese())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from umavez.console import console as made
 from umavez.console import loopback
 from umavez.console.people import VARIABLE, entry, users
 from umavez.errors import ConfigurationError
+from umavez.observe.minutes import Minutes
 
 
 def add(app: typer.Typer) -> None:
@@ -42,7 +44,8 @@ def console(
 ) -> None:
     """Show every key in a browser, and decide the doubtful ones.
 
-    On this machine everybody is `local`. With UMAVEZ_CONSOLE_USERS people sign in, and others may reach it.
+    On this machine everybody is `local`. With UMAVEZ_CONSOLE_USERS people sign in, and others may reach it. While it
+    runs, how much stands in the store is kept once a minute, for its charts.
 
     \b
     Examples:
@@ -62,16 +65,29 @@ def console(
             f"The console needs {missing.name}, which is not installed; run: pip install 'umavez[console]'."
         ) from missing
     if application is not None:
-        app = made(load_engine(application), url=url, authorize=None if people else loopback, around=())
+        engine = load_engine(application)
+        url = url or engine.url
+        app = made(engine, url=url, authorize=None if people else loopback, around=())
     else:
         # Nobody can ask the application for its codecs here: what is typed is kept as it is, as `records resolve` does.
         once = Once(str(url), scope="umavez.console", codec=sealed(AsWritten()))
         app = made(once, authorize=None if people else loopback, as_written=True, around=())
     config = uvicorn.Config(app, log_level="warning", proxy_headers=False, server_header=False, lifespan="off")
-    with closing(app), _listening(host, port) as listener:
+    with closing(app), _listening(host, port) as listener, _looking(url):
         place = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         print(f"The console of {shown(url or application or '')} is at http://{place}/ (Ctrl-C ends it)", flush=True)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextmanager
+def _looking(url: str | None) -> Iterator[None]:
+    """What stands in the store is kept for the charts meanwhile, even where no other process does that."""
+    if not url or url.startswith("memory:"):
+        yield
+        return
+    with closing(Minutes(url)) as minutes:
+        minutes.start()
+        yield
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -20,7 +20,8 @@ from umavez.console.books import DECIDE_SECONDS
 from umavez.console.decisions import SHORTEST_REASON, Deed, Done
 from umavez.console.instruments import MOST_ID, entry_of, stamp_of
 from umavez.console.looks import moment
-from umavez.console.pages import CAUSES, seen_at, shown
+from umavez.console.pages.inbox import CAUSES
+from umavez.console.pages.record import seen_at, shown
 from umavez.console.standing import known_of
 from umavez.console.together.eyes import proposal_of, proposing, takes_two
 from umavez.console.visit import Refused, Visit

@@ -19,14 +19,19 @@ from starlette.types import Receive, Scope, Send
 
 from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
-from umavez.console import acts, instruments, pages
+from umavez.console import acts, instruments
 from umavez.console.books import Books, Count, TooSlow
 from umavez.console.charts import pages as charts
+from umavez.console.charts.standing import over_time
 from umavez.console.decisions import Decisions
 from umavez.console.history import History, MessageHistory, RecordHistory
 from umavez.console.looks import HEADERS, THEMES, Looks
 from umavez.console.orders import pages as orders
 from umavez.console.orders.running import Bulks
+from umavez.console.pages.inbox import unknown
+from umavez.console.pages.overview import overview
+from umavez.console.pages.record import record
+from umavez.console.pages.records import records
 from umavez.console.panels import Link, Panel, installed, safe_page
 from umavez.console.people import VARIABLE, Authorize, users
 from umavez.console.together import agreements, caring
@@ -61,11 +66,12 @@ class Page(NamedTuple):
 
 
 PAGES = (
-    Page("/", "GET", "look", pages.overview),
+    Page("/", "GET", "look", overview),
     Page("/operation", "GET", "look", charts.operation),
-    Page("/unknown", "GET", "look", pages.unknown),
-    Page("/records", "GET", "look", pages.records),
-    Page("/records/{digest}", "GET", "look", pages.record),
+    Page("/over-time", "GET", "look", over_time),
+    Page("/unknown", "GET", "look", unknown),
+    Page("/records", "GET", "look", records),
+    Page("/records/{digest}", "GET", "look", record),
     Page("/records/{digest}/reveal", "POST", "reveal", acts.reveal),
     Page("/records/{digest}/ask", "POST", "decide", acts.ask),
     Page("/records/{digest}/happened", "GET", "decide", acts.happened_page),

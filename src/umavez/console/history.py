@@ -12,9 +12,9 @@ from umavez.core.record import Instant, Record
 from umavez.core.telling.events import Process
 from umavez.core.telling.history import Moment, Names, Step, entries, moments, name_of, steps
 from umavez.core.telling.origin import Origin
-from umavez.errors import ConfigurationError, InvalidKey, SchemaOutdated
+from umavez.errors import ConfigurationError, InvalidKey, SchemaOutdated, StoreError
 from umavez.messaging.inspection import Entry, Inspection
-from umavez.sql.flow import Ask
+from umavez.sql.flow import Ask, SqlFlow
 from umavez.stores import Chronicle, Provenance, Store
 
 if TYPE_CHECKING:
@@ -109,6 +109,26 @@ def handled_by(books: Books, record: Record) -> Entry | None:
 def origin_of(store: Store, record: Record) -> Origin | None:
     """Where the claim of `record` came from, where the store keeps that."""
     return store.origin(record.key) if isinstance(store, Provenance) else None
+
+
+def origins_of(books: Books, records: list[Record]) -> dict[bytes, Origin]:
+    """Where the claims of `records` came from, by their digests; asked for at once where the store is a database."""
+    store = books.engine.store
+    if not isinstance(store, Provenance) or not records:
+        return {}
+    if books.tables is None:
+        told = {record.key.digest: store.origin(record.key) for record in records}
+    else:
+        told = {}
+        with suppress(StoreError):  # tables that are older than origins
+            told = dict(books.table(lambda _: _originated([record.key.digest for record in records])))
+    return {digest: origin for digest, origin in told.items() if origin is not None}
+
+
+def _originated(digests: list[bytes]) -> SqlFlow[list[tuple[bytes, Origin | None]]]:
+    places = ", ".join("?" for _ in digests)
+    rows = yield Ask(f"SELECT digest, origin FROM idempotency_records WHERE digest IN ({places})", digests)  # noqa: S608  # question marks
+    return [(bytes(digest), Origin.of(origin)) for digest, origin in rows]
 
 
 def about_of(books: Books, record: Record) -> About:

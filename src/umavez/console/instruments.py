@@ -18,7 +18,7 @@ from umavez.console.books import MOST_FOUND, PAGE, Books, Count, counting
 from umavez.console.decisions import Audit, month_of
 from umavez.console.history import announced, handlings, named
 from umavez.console.looks import cursor, human, moment, position
-from umavez.console.pages import NOTICES
+from umavez.console.pages.record import NOTICES
 from umavez.console.visit import Refused, Visit
 from umavez.core.lease import OPERATION as LEASE
 from umavez.core.record import Instant, Query, Record

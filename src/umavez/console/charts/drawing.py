@@ -72,7 +72,7 @@ def chart(tallies: Iterable[Tally], now: Instant, span: Millis, many: int, name:
     whens = [when(first + place * span, span) for place in range(many)]
     words = ", ".join(f"{said(band.name)} {totals[band.name]}" for band in BANDS)
     bars = (_bar(place, slot, most, f"{whens[place]}: {_told(slot, said)}") for place, slot in enumerate(slots) if slot)
-    drawing = _svg("chart", many, f"<title>{escape(name)}</title><desc>{escape(words)}</desc>", bars)
+    drawing = svg("chart", many, f"<title>{escape(name)}</title><desc>{escape(words)}</desc>", bars)
     lines = [Line(whens[place], tuple(slot[band.name] for band in BANDS)) for place, slot in enumerate(slots) if slot]
     legend = [(band.name, band.tone, totals[band.name]) for band in BANDS]
     return Chart(drawing, legend, most, whens[0], whens[-1], lines[::-1])
@@ -84,7 +84,7 @@ def sparkline(tallies: Iterable[Tally], now: Instant, span: Millis, many: int, s
     most = max((height(slot) for slot in slots), default=0)
     bars = (_bar(place, slot, most, "") for place, slot in enumerate(slots) if slot)
     total = sum(slots, Counter[str]())
-    return _svg("spark", many, f"<title>{escape(_told(total, said))}</title>", bars)
+    return svg("spark", many, f"<title>{escape(_told(total, said))}</title>", bars)
 
 
 def counted(tallies: Iterable[Tally], now: Instant, span: Millis, many: int) -> Sequence[Counter[str]]:
@@ -95,7 +95,7 @@ def counted(tallies: Iterable[Tally], now: Instant, span: Millis, many: int) -> 
         place = many - 1 - (last - tally.at // span)
         band = _BAND_OF.get(tally.kind)
         if band is not None and 0 <= place < many:
-            slots[place][band] += tally.count
+            slots[place][band] += max(tally.count, 0)
     return slots
 
 
@@ -122,17 +122,19 @@ def _bar(place: int, slot: Counter[str], most: int, words: str) -> str:
             # One among thousands is still seen: whoever looks for what is rare must find it.
             tall = max(slot[band.name] / most * HIGH, 3.0)
             below = min(below + tall, float(HIGH))
-            parts.append(_box(band.tone, place, HIGH - below, tall))
+            parts.append(box(band.tone, place, HIGH - below, tall))
     if slot[TAKEN_OVER.name]:
-        parts.append(_box(TAKEN_OVER.tone, place, HIGH + 2, STRIP - 2))
+        parts.append(box(TAKEN_OVER.tone, place, HIGH + 2, STRIP - 2))
     return f"<g>{''.join(parts)}</g>"
 
 
-def _box(tone: str, place: int, top: float, tall: float) -> str:
+def box(tone: str, place: int, top: float, tall: float) -> str:
+    """One rectangle, `top` units below the upper edge."""
     return f'<rect class="is {tone}" x="{place * WIDE + 1}" y="{top:.1f}" width="{WIDE - 2}" height="{tall:.1f}"/>'
 
 
-def _svg(kind: str, many: int, words: str, bars: Iterable[str]) -> Markup:
+def svg(kind: str, many: int, words: str, bars: Iterable[str]) -> Markup:
+    """A drawing with room for `many` bars; `words` and `bars` are escaped already."""
     box = f"0 0 {many * WIDE} {HIGH + STRIP}"
     return Markup(  # noqa: S704  # numbers and names of ours; every word is escaped
         f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" role="img">{words}{"".join(bars)}</svg>'

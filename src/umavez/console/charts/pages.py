@@ -11,18 +11,15 @@ from starlette.responses import Response
 
 from umavez.console.books import Books
 from umavez.console.charts.drawing import Chart, Said, chart, counted, height, sparkline
+from umavez.console.charts.levels import Level, Series, level
+from umavez.console.charts.reading import FRESH, HOURS, MINUTES, all_tallied, tallied
 from umavez.console.search import quoted
 from umavez.console.standing import policy_of
 from umavez.console.visit import Refused, Visit
 from umavez.console.words import said
 from umavez.core.record import Instant, Millis
 from umavez.core.telling.minutes import HOUR, MINUTE, Tally, quantile
-from umavez.stores import Tallies
 
-MINUTES, HOURS = 60, 168
-"""What one chart shows: an hour in minutes, a week in hours."""
-FRESH = 10.0
-"""Seconds that a chart may be old: those who count write that often."""
 LONGEST = 255
 MOST_DRAWN = 100
 """Operations that the overview draws, those of which most was counted."""
@@ -40,10 +37,11 @@ class Pace(NamedTuple):
 
 
 class Hour(NamedTuple):
-    """What the overview shows."""
+    """What the overview shows. `many` are the minutes of it: fewer than an hour has where there was too much."""
 
     chart: Chart
     paces: dict[str, Pace]
+    many: int
 
 
 async def hour_of(visit: Visit) -> Hour | None:
@@ -53,21 +51,15 @@ async def hour_of(visit: Visit) -> Hour | None:
 
 
 def _hour(books: Books, say: Said) -> Hour | None:
-    found, now = tallied(books, MINUTE, MINUTES), books.now()
+    (found, many), now = all_tallied(books, MINUTE, MINUTES), books.now()
     if not found:
         return None
     each: dict[str, list[Tally]] = {}
     for tally in found:
         each.setdefault(tally.operation, []).append(tally)
-    drawn = chart(found, now, MINUTE, MINUTES, say("Calls per minute, all operations"), say)
-    busiest = sorted(each, key=lambda name: -len(each[name]))[:MOST_DRAWN]
-    return Hour(drawn, {name: _pace(each[name], now, say) for name in busiest})
-
-
-def tallied(books: Books, span: Millis, many: int, operation: str | None = None) -> list[Tally]:
-    """What was counted in the last `many` spans; nothing where this store keeps no minutes."""
-    store = books.engine.store
-    return store.tallied(span, span * many, operation) if isinstance(store, Tallies) else []
+    drawn = chart(found, now, MINUTE, many, say("Calls per minute, all operations"), say)
+    busiest = sorted(each, key=lambda name: -sum(tally.count for tally in each[name]))[:MOST_DRAWN]
+    return Hour(drawn, {name: _pace(each[name], now, say) for name in busiest}, many)
 
 
 def _pace(tallies: list[Tally], now: Instant, say: Said) -> Pace:
@@ -95,15 +87,30 @@ async def operation(visit: Visit) -> Response:
         raise Refused("Say which operation: ?name=charge.", 400)
     books = visit.desk.books
     now = await books.look(books.now)
-    minutes = await books.look(lambda: tallied(books, MINUTE, MINUTES, name))
-    hours = await books.look(lambda: tallied(books, HOUR, HOURS, name))
+    minutes, hours = await books.look(
+        lambda: (tallied(books, MINUTE, MINUTES, name), tallied(books, HOUR, HOURS, name))
+    )
+    spans = ((MINUTE, MINUTES, minutes), (HOUR, HOURS, hours))
     titles = (visit.t("Calls per minute"), visit.t("Calls per hour"))
     charts = [
         (title, chart(found, now, span, many, f"{title}: {name}", visit.t))
-        for title, found, span, many in zip(titles, (minutes, hours), (MINUTE, HOUR), (MINUTES, HOURS), strict=True)
+        for title, (span, many, found) in zip(titles, spans, strict=True)
         if found
     ]
-    lasted = [
+    return visit.page(
+        "operation.html",
+        operation=name,
+        charts=charts,
+        lasted=_lasted(visit, minutes, hours),
+        levels=[durations(found, now, span, many, visit.t) for span, many, found in spans if _ran(found)],
+        policy=policy_of(books, name),
+        search=f'op:"{quoted(name)}"',
+    )
+
+
+def _lasted(visit: Visit, minutes: list[Tally], hours: list[Tally]) -> list[tuple[str, str]]:
+    """How long attempts took, in words."""
+    return [
         (words, _seconds(quantile(_ran(found), share)))
         for words, found, share in (
             (visit.t("Half of the attempts of the last hour took up to"), minutes, 0.5),
@@ -112,11 +119,15 @@ async def operation(visit: Visit) -> Response:
         )
         if _ran(found)
     ]
-    return visit.page(
-        "operation.html",
-        operation=name,
-        charts=charts,
-        lasted=lasted,
-        policy=policy_of(books, name),
-        search=f'op:"{quoted(name)}"',
-    )
+
+
+def durations(tallies: list[Tally], now: Instant, span: Millis, many: int, say: Said) -> Level:
+    """What 95 % and half of the attempts took at most, in each of the last `many` spans."""
+    each: dict[Instant, list[Tally]] = {}
+    for tally in _ran(tallies):
+        each.setdefault(tally.at // span, []).append(tally)
+    first = now // span - many + 1
+    slow, half = ([quantile(each.get(first + place, []), share) for place in range(many)] for share in (0.95, 0.5))
+    series = [Series(say("95 % took up to"), "replayed", slow), Series(say("half took up to"), "success", half)]
+    title = say("How long attempts took, by the minute" if span == MINUTE else "How long attempts took, by the hour")
+    return level(title, series, now, span, _seconds)

@@ -13,7 +13,7 @@ from umavez.console.acts import deed_of, unsaid
 from umavez.console.books import DECIDE_SECONDS
 from umavez.console.orders.choosing import FREE, HAPPENED, MOST, Order, Sight, TooMany, chosen, place_order
 from umavez.console.orders.running import Standing, stop_name
-from umavez.console.pages import CAUSES
+from umavez.console.pages.inbox import CAUSES
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.console.visit import Refused, Visit
 from umavez.core.key import Key

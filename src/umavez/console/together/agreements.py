@@ -7,7 +7,8 @@ from starlette.responses import Response
 from umavez.console.acts import deed_of, unsaid
 from umavez.console.books import DECIDE_SECONDS
 from umavez.console.looks import human
-from umavez.console.pages import CAUSES, seen_at
+from umavez.console.pages.inbox import CAUSES
+from umavez.console.pages.record import seen_at
 from umavez.console.people import Who
 from umavez.console.standing import known_of
 from umavez.console.together.eyes import Proposal, proposal_of

@@ -10,7 +10,7 @@ from umavez.console.acts import deed_of
 from umavez.console.books import DECIDE_SECONDS
 from umavez.console.decisions import SHORTEST_REASON
 from umavez.console.orders.choosing import mark_of
-from umavez.console.pages import seen_at
+from umavez.console.pages.record import seen_at
 from umavez.console.together.notes import ASIDE, LONGEST_NAME, Note, keep
 from umavez.console.visit import Refused, Visit
 from umavez.core.resolution import RecordChanged

@@ -1,0 +1,121 @@
+"""The search, and what the panels lead to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from umavez.console.books import LOOKED_AT, PAGE
+from umavez.console.looks import cursor, human, position
+from umavez.console.orders.choosing import FREE, HAPPENED, refuse_unfit
+from umavez.console.panels import LOG, Link, safe_page
+from umavez.console.search import Search, Unreadable, parsed
+from umavez.console.visit import Visit
+from umavez.core.telling.standing import state_of
+from umavez.errors import ConfigurationError
+
+DAY = 86_400_000
+WINDOWS = ("1", "30", "3650")
+"""Days that a search looks back in which no index leads to the records; each is one click wider than the last."""
+
+
+async def records(visit: Visit) -> Response:
+    """The search."""
+    text = visit.asked("q")
+    try:
+        search = parsed(text)
+    except Unreadable as complaint:
+        return await _listed(visit, Search(text[:1000]), str(complaint))
+    if search.alone is not None:
+        return await _by_word(visit, search, search.alone)
+    return await _listed(visit, search)
+
+
+async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response:
+    books = visit.desk.books
+    after = position(visit.asked("after"))
+    days = visit.asked("days") if visit.asked("days") in WINDOWS else ""
+    window = int(days or WINDOWS[0]) * DAY
+    if search.windowed and not days and not complaint:
+        window = await books.look(lambda: books.reach(DAY))
+    days = days or (WINDOWS[0] if window == DAY else "")
+    found = await books.look(lambda: books.found(Search() if complaint else search, after, window))
+    if search.key is not None and (search.scope is None or search.operation is None):
+        told = visit.t("Looked for under {number} known pairs of scope and operation.", number=found.looked_at)
+    else:
+        told = visit.t("Looked through {number} records, the newest first.", number=found.looked_at)
+    wider = ""
+    if search.windowed and not complaint:
+        told = f"{visit.t('Begun within {time}.', time=human(visit.lang, window))} {told}"
+        wider = next((each for each in WINDOWS if int(each) * DAY > window), "")
+    if found.after is not None and found.looked_at >= LOOKED_AT:
+        told += " " + visit.t("There may be more: go on with the older ones.")
+    return visit.page(
+        "records.html",
+        400 if complaint else 200,
+        q=search.text,
+        records=found.records,
+        now=found.now,
+        after=cursor(found.after),
+        complaint=complaint,
+        scope_of_search=told,
+        days=days,
+        wider=wider,
+        links=[],
+        bulk=set() if complaint else _bulk_of(search),
+        state=lambda record: state_of(record, found.now),
+    )
+
+
+async def _by_word(visit: Visit, search: Search, word: str) -> Response:
+    books = visit.desk.books
+    found, now = await books.look(lambda: (books.word(word), books.now()))
+    links = await links_of(visit, lambda panel: panel.find(word))
+    if await books.look(lambda: books.is_message(word)):
+        links.insert(0, Link(f"{visit.t('Message')} {word}", f"{visit.base}/message?{urlencode({'id': word})}"))
+    if len(found) == 1 and not links:
+        return visit.to(visit.of(found[0]))
+    told = visit.t(
+        "Looked for as a digest, a key under {number} pairs, a process instance and a token.",
+        number=len(await books.look(books.pairs)),
+    )
+    return visit.page(
+        "records.html",
+        q=search.text,
+        records=found,
+        now=now,
+        after="",
+        complaint="",
+        scope_of_search=told,
+        days="",
+        wider="",
+        links=links,
+        bulk=set(),
+        state=lambda record: state_of(record, now),
+    )
+
+
+async def links_of(visit: Visit, ask: Any) -> list[Link]:
+    """What the panels lead to; one that fails leads nowhere."""
+    links: list[Link] = []
+    for panel in visit.desk.panels:
+        try:
+            found = await visit.desk.books.look(lambda panel=panel: list(ask(panel))[:PAGE])  # type: ignore[misc]  # bound now
+        except Exception as error:  # noqa: BLE001  # the same
+            LOG.warning("The panel %s failed (%s)", panel.name, type(error).__name__)
+            continue
+        links += [link for link in found if safe_page(link.page)]
+    return links
+
+
+def _bulk_of(search: Search) -> set[str]:
+    """What may be decided about all records that a search finds."""
+    found = set()
+    for action in (FREE, HAPPENED):
+        with suppress(ConfigurationError):
+            refuse_unfit(search, action)
+            found.add(action)
+    return found
