@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from umavez.console.search import Search
 from umavez.core.key import Key
 from umavez.core.reconciliation import CANNOT_TELL
 from umavez.core.record import Instant, Record
 from umavez.core.telling.events import Process
-from umavez.core.telling.history import Moment, Names, Step, entries, moments, name_of, steps
+from umavez.core.telling.history import Moment, Names, entries, moments, name_of
 from umavez.core.telling.origin import Origin
 from umavez.errors import ConfigurationError, InvalidKey, SchemaOutdated, StoreError
 from umavez.messaging.inspection import Entry, Inspection
@@ -142,6 +144,15 @@ def announced(store: Store, limit: int = MOST_PROCESSES) -> list[Process]:
     return store.processes(limit) if isinstance(store, Chronicle) else []
 
 
+def by_host(store: Store, search: Search) -> Search:
+    """`search`, with the processes whose host, or host and number, its holder is."""
+    if search.holder is None:
+        return search
+    wanted = search.holder
+    found = [each.prefix for each in announced(store) if wanted in (each.host, f"{each.host}/{each.pid}")]
+    return replace(search, holders=tuple(f"{prefix}-" for prefix in found))
+
+
 def named(known: list[Process]) -> Names:
     """The processes by the prefix of their stamps."""
     return {process.prefix: process for process in known}
@@ -161,9 +172,9 @@ def handlings(books: Books, entry: Entry) -> list[Record]:
     return found
 
 
-def drawn(histories: list[History], record: Record, now: Instant) -> list[Step]:
-    """The moments of all `histories` on one line of time."""
-    return steps([moment for history in histories for moment in history.moments(record, now)])
+def told_by(histories: list[History], record: Record, now: Instant) -> list[Moment]:
+    """The moments of all `histories`, in no order."""
+    return [moment for history in histories for moment in history.moments(record, now)]
 
 
 def questions(record: Record) -> list[dict[str, Any]]:

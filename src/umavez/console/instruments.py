@@ -27,7 +27,7 @@ from umavez.core.telling.history import SILENT, name_of
 from umavez.core.telling.standing import is_lease, state_of, token_state
 from umavez.core.token import expiry
 from umavez.errors import ConfigurationError, SchemaOutdated
-from umavez.messaging.inspection import STATES, Entry, Inspection
+from umavez.messaging.inspection import BLOCKED_COUNTED, STATES, Entry, Inspection
 from umavez.sequences.ranges import ENDLESS
 from umavez.sql.flow import Ask, SqlFlow
 
@@ -44,19 +44,21 @@ async def messages(visit: Visit) -> Response:
     """The outbox, or the deliveries of one subscriber."""
     subscriber, state = visit.asked("subscriber")[:MOST_ID], visit.asked("state").upper()
     wanted = state if state in STATES else None
+    topic = visit.asked("topic")[:MOST_ID].replace("\0", "")
     books = visit.desk.books
 
     def flow(sql: Any) -> SqlFlow[Any]:
         look = Inspection(sql.dialect, subscriber or None)
-        entries = yield from look.entries(wanted, None, MOST_ENTRIES)
+        entries = yield from look.entries(wanted, topic or None, MOST_ENTRIES)
         lag = yield from look.lag()
         counts: dict[str, Count] = {}
         for each in STATES:
             counts[each] = yield from _in_state(each, subscriber)
         names = yield Ask("SELECT DISTINCT subscriber FROM umavez_subscriptions ORDER BY subscriber LIMIT 50")
-        return entries, lag, list(counts.items()), [name for (name,) in names]
+        blocked = yield from look.blocked()
+        return entries, lag, list(counts.items()), [name for (name,) in names], blocked
 
-    entries, lag, counts, names = await _looked(books, flow)
+    entries, lag, counts, names, blocked = await _looked(books, flow)
     return visit.page(
         "messages.html",
         entries=entries,
@@ -65,6 +67,9 @@ async def messages(visit: Visit) -> Response:
         queues=[("", ""), *((name, name) for name in names)],
         subscriber=subscriber,
         state=wanted or "",
+        topic=topic,
+        blocked=blocked,
+        most_blocked=BLOCKED_COUNTED,
         now=await books.look(books.now),
         most=MOST_ENTRIES,
         notice=NOTICES.get(visit.asked("done"), ""),

@@ -1,6 +1,6 @@
 """Search: what an operator types, as a question to the store. Pure, and bounded whatever is typed.
 
-    status:unknown op:charge scope:loja key:A-17 attempt:>1 age:>2h updated:<10m error:Timeout process:p-9 holder:4b7f
+    status:unknown op:charge scope:loja key:A-17 attempt:>1 age:>2h updated:<10m error:Timeout process:p-9 holder:web-3
 
 Values may be quoted; `-status:` and `-op:` leave out. A bare word is a digest or its beginning, a key, a process
 instance, a message, a token, or whatever a panel knows. The text is the URL, so that a search can be shared.
@@ -62,6 +62,8 @@ class Search:
     updated: Comparison | None = None
     error: str | None = None
     holder: str | None = None
+    holders: tuple[str, ...] = ()
+    """What the stamps of the processes begin with that `holder` is the host of, where somebody has looked that up."""
     not_status: frozenset[Status] = field(default_factory=frozenset)
     not_operation: frozenset[str] = field(default_factory=frozenset)
     words: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ class Search:
             return False
         if self.updated is not None and not self.updated.holds(now - record.updated_at):
             return False
-        if self.holder is not None and not record.stamp.startswith(self.holder):
+        if self.holder is not None and not record.stamp.startswith((self.holder, *self.holders)):
             return False
         return self.error is None or self.error.casefold() in (record.error or "").casefold()
 

@@ -13,6 +13,7 @@ from umavez.sql.flow import Ask, SqlFlow, Write, now_at
 
 STATES = ("WAITING", "DONE", "DEAD", "DISCARDED")
 LAG_COUNTED = 10_000
+BLOCKED_COUNTED = 1_000
 _BRIEF = "id, topic, aggregate, state, attempts, created_at, due_at, done_at, error"
 
 
@@ -39,6 +40,15 @@ class Lag(NamedTuple):
 
     waiting: int
     seconds: float
+
+
+class Blocked(NamedTuple):
+    """A dead message behind which later ones of its aggregate wait; `waiting` counts them up to BLOCKED_COUNTED."""
+
+    id: str
+    topic: str
+    aggregate: str
+    waiting: int
 
 
 class Inspection:
@@ -96,6 +106,26 @@ class Inspection:
             self._values,
         )
         return Lag(int(rows[0][0]), int(rows[0][1]) / 1000)
+
+    def blocked(self, limit: int = 20) -> SqlFlow[list[Blocked]]:
+        """The oldest dead messages that others wait for, of the first `limit` aggregates that have a dead one."""
+        rows = yield Ask(
+            f"SELECT min(seq), aggregate FROM (SELECT seq, aggregate FROM {self._table} WHERE state = 'DEAD'"
+            f" AND aggregate IS NOT NULL{self._own} ORDER BY seq LIMIT {BLOCKED_COUNTED}) d"
+            " GROUP BY aggregate ORDER BY 1 LIMIT ?",
+            (*self._values, limit),
+        )
+        found = []
+        for seq, aggregate in rows:
+            behind = (
+                f"SELECT count(*) FROM (SELECT 1 AS one FROM {self._table} WHERE state = 'WAITING' AND aggregate = ?"
+                f" AND seq > ?{self._own} LIMIT {BLOCKED_COUNTED}) w"
+            )
+            waiting = int((yield Ask(behind, (aggregate, seq, *self._values)))[0][0])
+            if waiting:
+                dead = yield Ask(f"SELECT id, topic FROM {self._table} WHERE seq = ?", (seq,))
+                found += [Blocked(name, topic, aggregate, waiting) for name, topic in dead]
+        return found
 
     def retry(self, name: str | None = None) -> SqlFlow[int]:
         """Let a dead message, or all of them, wait for its turn again, with its attempts counted anew."""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from umavez._sync.paging import pages
 from umavez.console.books import Books
 from umavez.console.decisions import SCOPE, Decisions, Deed, told_by
+from umavez.console.history import by_host
 from umavez.console.people import Who
 from umavez.console.search import Search
 from umavez.core.key import Key
@@ -94,6 +95,7 @@ def chosen(books: Books, search: Search, action: str, before: Instant | None = N
     """
     refuse_unfit(search, action)
     now = books.now()
+    search = by_host(books.engine.store, search)
     query = books.led(search.query(500))
     if search.windowed:
         query = replace(query, newer_than=WINDOW)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from umavez.console.history import About, about_of, drawn
+from umavez.console.history import About, about_of, told_by
 from umavez.console.pages.records import links_of
 from umavez.console.panels import Link, Panel
 from umavez.console.standing import (
@@ -23,7 +24,11 @@ from umavez.core.flow import Seen
 from umavez.core.key import Key
 from umavez.core.record import Status
 from umavez.core.resolution import NoSuchRecord
+from umavez.core.telling.history import steps
 from umavez.core.telling.standing import state_of
+
+FEW = 8
+"""Moments up to which a timeline is read without a choice of what to see."""
 
 NOTICES = {
     "happened": "Done: it is recorded as happened, and every repeat gets this answer.",
@@ -86,6 +91,8 @@ async def shown(visit: Visit, seen: Seen, *, revealed: bool = False) -> Response
     lease = {"left": left, "of": max(left, plan.policy.lease_ms if plan else 30_000)}
     state = state_of(record, now)
     about = await books.look(lambda: about_of(books, record))
+    told = await books.look(lambda: told_by(visit.desk.histories, record, now))
+    only = visit.asked("only") if visit.asked("only") in {moment.what for moment in told} else ""
     return visit.page(
         "record.html",
         record=record,
@@ -96,7 +103,9 @@ async def shown(visit: Visit, seen: Seen, *, revealed: bool = False) -> Response
         notice=NOTICES.get(visit.asked("done"), ""),
         lease=lease if record.status is Status.PENDING and left > 0 else None,
         acts=acts_on(visit, record, now),
-        steps=await books.look(lambda: drawn(visit.desk.histories, record, now)),
+        steps=steps([moment for moment in told if only in ("", moment.what)]),
+        whats=Counter(moment.what for moment in told).most_common() if len(told) > FEW else [],
+        only=only,
         fields=fields_of(visit, record, now, about),
         private=private_of(record, revealed=revealed),
         links=[*_to_messages(visit, about), *await links_of(visit, ask)],

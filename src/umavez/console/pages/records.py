@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -9,11 +10,16 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from umavez.console.books import LOOKED_AT, PAGE
+from umavez.console.history import announced, by_host, named
 from umavez.console.looks import cursor, human, position
 from umavez.console.orders.choosing import FREE, HAPPENED, refuse_unfit
+from umavez.console.pages.failures import failures
 from umavez.console.panels import LOG, Link, safe_page
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.console.visit import Visit
+from umavez.core.record import Record
+from umavez.core.telling.events import holder_of, prefix_of
+from umavez.core.telling.history import name_of
 from umavez.core.telling.standing import state_of
 from umavez.errors import ConfigurationError
 
@@ -42,7 +48,9 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
     if search.windowed and not days and not complaint:
         window = await books.look(lambda: books.reach(DAY))
     days = days or (WINDOWS[0] if window == DAY else "")
-    found = await books.look(lambda: books.found(Search() if complaint else search, after, window))
+    wanted = Search() if complaint else search
+    found = await books.look(lambda: books.found(by_host(books.engine.store, wanted), after, window))
+    groups = [] if after else await books.look(lambda: failures(books, wanted))
     if search.key is not None and (search.scope is None or search.operation is None):
         told = visit.t("Looked for under {number} known pairs of scope and operation.", number=found.looked_at)
     else:
@@ -67,6 +75,8 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
         links=[],
         bulk=set() if complaint else _bulk_of(search),
         state=lambda record: state_of(record, found.now),
+        holder=await _holders(visit),
+        groups=groups,
     )
 
 
@@ -95,7 +105,21 @@ async def _by_word(visit: Visit, search: Search, word: str) -> Response:
         links=links,
         bulk=set(),
         state=lambda record: state_of(record, now),
+        holder=await _holders(visit),
+        groups=[],
     )
+
+
+async def _holders(visit: Visit) -> Callable[[Record], str]:
+    """Says which process wrote a record last, as people find it; '' for one that was never announced."""
+    store = visit.desk.books.engine.store
+    names = await visit.desk.books.kept("names", lambda: named(announced(store)))
+
+    def told(record: Record) -> str:
+        holder = holder_of(record.stamp)
+        return name_of(holder, names) if prefix_of(holder) in names else ""
+
+    return told
 
 
 async def links_of(visit: Visit, ask: Any) -> list[Link]:
