@@ -234,7 +234,9 @@ class Books:
     def is_message(self, name: str) -> bool:
         """Whether a message of this id stands in the outbox, where there is one."""
         with suppress(ConfigurationError, SchemaOutdated):
-            return bool(self.table(lambda _: _asked("SELECT 1 FROM umavez_outbox WHERE id = ?", (name,))))
+            return name.isascii() and bool(
+                self.table(lambda _: _asked("SELECT 1 FROM umavez_outbox WHERE id = ?", (name,)))
+            )
         return False
 
     def count(self, what: str) -> Count:

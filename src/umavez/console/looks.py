@@ -26,6 +26,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+LAST = 253_402_300_799_999
+"""The last instant that every store can compare with: the end of the year 9999."""
 _CURSOR = re.compile(r"([0-9]{1,16})-([0-9a-f]{64})")
 
 
@@ -119,4 +121,6 @@ def cursor(position: Position | None) -> str:
 def position(text: str) -> Position | None:
     """The position that `cursor` wrote; None for anything else, which begins at the start."""
     written = _CURSOR.fullmatch(text)
-    return None if written is None else Position(int(written[1]), bytes.fromhex(written[2]))
+    if written is None or int(written[1]) > LAST:
+        return None
+    return Position(int(written[1]), bytes.fromhex(written[2]))

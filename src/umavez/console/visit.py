@@ -103,8 +103,11 @@ class Visit:
         return self.who
 
     def asked(self, name: str) -> str:
-        """A parameter of the address; '' where it is not there."""
-        return self.request.query_params.get(name, "")
+        """A parameter of the address; '' where it is not there. Raises Refused for one that no store could look for."""
+        found = self.request.query_params.get(name, "")
+        if "\0" in found:
+            raise Refused("An address holds no NUL; take it out.", 400)
+        return found
 
     def t(self, text: str, **values: object) -> str:
         """A sentence of ours in the reader's language."""

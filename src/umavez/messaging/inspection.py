@@ -73,6 +73,8 @@ class Inspection:
 
     def entry(self, name: str) -> SqlFlow[Entry | None]:
         """One message with its body, or None."""
+        if not name.isascii():
+            return None  # no message has such an id, and MariaDB would not compare it
         cause = ", cause" if (yield from self._keeps_causes()) else ""
         text = f"SELECT {_BRIEF}, body, headers{cause} FROM {self._table} WHERE id = ?{self._own}"
         rows = yield Ask(text, (name, *self._values))

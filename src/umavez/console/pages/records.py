@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from umavez.console.books import LOOKED_AT, PAGE
+from umavez.console.books import LOOKED_AT, PAGE, Found
 from umavez.console.history import announced, by_host, named
 from umavez.console.looks import cursor, human, position
 from umavez.console.orders.choosing import FREE, HAPPENED, refuse_unfit
@@ -49,7 +49,10 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
         window = await books.look(lambda: books.reach(DAY))
     days = days or (WINDOWS[0] if window == DAY else "")
     wanted = Search() if complaint else search
-    found = await books.look(lambda: books.found(by_host(books.engine.store, wanted), after, window))
+    if complaint and books.walks:
+        found = Found([], await books.look(books.now), None, 0)
+    else:
+        found = await books.look(lambda: books.found(by_host(books.engine.store, wanted), after, window))
     groups = [] if after else await books.look(lambda: failures(books, wanted))
     if search.key is not None and (search.scope is None or search.operation is None):
         told = visit.t("Looked for under {number} known pairs of scope and operation.", number=found.looked_at)
