@@ -401,3 +401,28 @@ def test_a_request_is_kept_with_where_it_came_from(shell: Any, monkeypatch: pyte
     monkeypatch.setitem(HEADERS, "x-request-id", "a b")
     shell(Does(), store, TWICE[:1], unknown="rerun")
     assert [store.origin(record.key) for record in store.find(Query(newest_first=True))].count(None) == 1
+
+
+@pytest.mark.parametrize(
+    ("trace", "request_id"),
+    [
+        ("0" * 1_000_000, "x" * 1_000_000),
+        (f"ff-{'ab' * 16}-{'cd' * 8}-01", "a\x01b"),
+        (f"00-{'ab' * 16}-{'cd' * 8}-01\x00", "a\tb"),
+        (f"00-{'ab' * 16}-{'cd' * 8}-01" * 2, "\x7f"),
+    ],
+    ids=["a million", "no version", "NUL", "twice"],
+)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_strangers_send_for_an_origin_is_left_out(
+    shell: Any, trace: str, request_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    monkeypatch.setitem(HEADERS, "traceparent", trace)
+    monkeypatch.setitem(HEADERS, "x-request-id", request_id)
+
+    answers, runs = shell(Does(), store, TWICE[:1], unknown="rerun")
+
+    assert (answers[0].status, runs) == (201, 1)
+    (record,) = store.find(Query())
+    assert store.origin(record.key) is None

@@ -172,6 +172,10 @@ TRACE = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
         (f"{TRACE}\n", "x" * (MOST_REQUEST + 1), None),
         (TRACE, "-", f"{TRACE} -"),
         (TRACE, "<é>", f"{TRACE} -"),
+        (f"ff{TRACE[2:]}", "<b>", "- <b>"),
+        (f"cc{TRACE[2:]}", None, f"cc{TRACE[2:]} -"),
+        (f"01{TRACE[2:]}-more", None, None),
+        pytest.param("0" * 1_000_000, "x" * 1_000_000, None, id="a million"),
     ],
 )
 def test_what_strangers_send_is_kept_only_where_it_is_well_formed(

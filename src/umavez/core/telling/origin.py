@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MOST_REQUEST = 64
 """Characters of a request's id that are kept; a longer one is a stranger's text and is left out."""
 
-_TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _REQUEST = re.compile(rf"[!-~]{{1,{MOST_REQUEST}}}")
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 _NONE = "-"

@@ -12,7 +12,7 @@ from typing import Any
 
 from umavez._async.once import AsyncOnce
 from umavez.core.protocol import Intent
-from umavez.core.telling.origin import whence
+from umavez.core.telling.origin import MOST_REQUEST, whence
 from umavez.engine.current import forget_ended
 from umavez.errors import StoreError, UmavezError
 from umavez.http._async import AsyncWatch, run_joined
@@ -201,14 +201,18 @@ def _admits_at_once(route: Route) -> bool:
     return not (policy.wait > 0 or policy.asks or contract.joined is not None or contract.replay == "entity")
 
 
+_MOST = MOST_REQUEST + 1
+"""Bytes of a header that are looked at: one more than can be kept, so that what is too long is seen to be."""
+
+
 def _origin(headers: Any) -> str | None:
     """Where a request came from, as its headers say; of several of a name the first counts."""
     trace = request = None
     for name, value in headers:
         if name == b"traceparent" and trace is None:
-            trace = value.decode("latin-1")
+            trace = value[:_MOST].decode("latin-1")
         elif name == b"x-request-id" and request is None:
-            request = value.decode("latin-1")
+            request = value[:_MOST].decode("latin-1")
     return None if trace is None and request is None else whence(trace, request)
 
 
