@@ -29,11 +29,15 @@ from tests.umavez_systems.corridas.chromium import Page, page
 from umavez import Key, Once, console
 from umavez.console import loopback
 from umavez.console.charts.reading import MINUTES
-from umavez.core.telling.minutes import MINUTE, Tally
+from umavez.core.record import Draft, Status
+from umavez.core.telling.events import Process
+from umavez.core.telling.gauges import Gauge, gauge_tally
+from umavez.core.telling.minutes import HOUR, MINUTE, Tally
+from umavez.core.telling.origin import originated, whence
 from umavez.leases import Leases
 from umavez.messaging import Message, Outbox
 from umavez.sql.database import writing
-from umavez.stores import Tallies
+from umavez.stores import Chronicle, Tallies
 from umavez.tokens import Tokens
 from umavez_systems.corridas.command import populate
 from umavez_systems.fiscal.web import EXAMPLE
@@ -46,6 +50,7 @@ CONSOLE = (
     *("/", "/unknown", "/unknown?show=all", "/records", "/records?q=status%3Afailed", "/records?q=colour%3Ared"),
     *("/records?q=nothing-like-this", "/messages", "/messages?state=DEAD", "/leases", "/leases?days=30", "/tokens"),
     *("/tokens?owner=ana", "/sequences", "/processes", "/decisions", "/operation?name=charge"),
+    *("/over-time", "/messages?topic=pedido.pago", "/records?q=status%3Aunknown+holder%3Aweb-3"),
     "/bulk?q=status%3Aunknown+op%3Acharge&action=not-happened",
 )
 RIDE = {
@@ -98,6 +103,7 @@ def filled(settings: Settings, client: httpx.Client) -> list[str]:
         for number in range(3):
             doubt(once, f"order-{number}", error="503 Service Unavailable: the bank's gateway said nothing for 30 s")
         odd = doubt(once, "chave-" + "a" * 200, operation="POST /pagamentos", error="<b>ReadTimeout</b>: no answer")
+        traced(once)
         once.run("charge", key="order-9", call=lambda: {"id": 9}, unknown="hold")
         with contextlib.suppress(ValueError):
             once.run("charge", key="order-10", call=lambda: int("x"), unknown="hold", free=(ValueError,))
@@ -110,6 +116,15 @@ def filled(settings: Settings, client: httpx.Client) -> list[str]:
         whole = [Key(once.scope, "charge", key).digest.hex() for key in ("order-2", "order-9")]
     doubtful = f"/records/{odd.key.digest.hex()}"
     return [doubtful, f"{doubtful}/happened", *(f"/records/{digest}" for digest in whole), "/message?id=m-0"]
+
+
+def traced(once: Once) -> None:
+    """One in doubt whose request and trace are known, of a process that was announced."""
+    origin = originated("feed-1", whence(f"00-{'4bf92f35' * 4}-{'00f067aa' * 2}-01", "req-7f3a90c1d2e4") or "")
+    key = Key("loja", "POST /pagamentos", "order-17")
+    once.store.swap(None, Draft(key, "feed-1", Status.UNKNOWN, False, error="ReadTimeout: no answer", origin=origin))
+    if isinstance(once.store, Chronicle):
+        once.store.announce(Process("feed", "web-3", 412, "loja", "0.1.0", 1000))
 
 
 def decided(once: Once) -> None:
@@ -148,7 +163,9 @@ def messages(url: str) -> None:
     with writing(url, "messages") as connection:
         for number in range(2):
             Outbox().append(connection, Message("pedido.pago", f'{{"n": {number}}}', id=f"m-{number}"))
-        connection.execute("UPDATE umavez_outbox SET state = 'DEAD', error = 'refused by the queue' WHERE id = 'm-0'")
+            Outbox().append(connection, Message("pedido.pago", "{}", id=f"a-{number}", aggregate="pedido-7"))
+        dead = "UPDATE umavez_outbox SET state = 'DEAD', error = 'refused by the queue' WHERE id IN ('m-0', 'a-0')"
+        connection.execute(dead)
 
 
 def counted(once: Once) -> None:
@@ -169,6 +186,24 @@ def counted(once: Once) -> None:
             if back % rare.get(kind, 1) == 0
         ],
     )
+    stood(once.store, now)
+
+
+def stood(store: Tallies, now: int) -> None:
+    """An hour and a week in which something was in doubt for a while, and messages waited."""
+    for span, many in ((MINUTE, 60), (HOUR, 168)):
+        for back in range(many):
+            doubts = max(0, 7 - abs(back - 25) // 3)
+            late = max(0, 40 - 4 * abs(back - 10))
+            gauges = [
+                Gauge("unknown", doubts, doubts * 173.0),
+                Gauge("lapsed", 0),
+                Gauge("outbox", late * 3, late * 1.5),
+                Gauge("dead", 2 if back < 12 else 0),
+            ]
+            kept = [gauge_tally((now // span - back) * span, gauge, "5h075") for gauge in gauges]
+            if back not in (30, 31):
+                store.tally("shots", span, kept)
 
 
 def taken(folder: Path, kind: str, address: str, paths: list[str], *, script: bool) -> list[str]:
@@ -183,6 +218,8 @@ def taken(folder: Path, kind: str, address: str, paths: list[str], *, script: bo
             tab.shoot(folder / f"{kind}-{word}-{width}-{theme}{'' if script else '-plain'}.png")
             if not tab.look("document.documentElement.scrollWidth <= innerWidth"):
                 found.append(f"{kind} {path} is wider than {width} px")
+            if tab.look("document.body.innerText.startsWith('Internal Server Error')"):
+                found.append(f"{kind} {path} fails")
         hosts = {httpx.URL(url).host for url in tab.requests if url.startswith("http")}
         found += [f"asked {host}" for host in hosts - {"127.0.0.1"}]
         found += [each for each in tab.complaints if "Content Security Policy" in each]

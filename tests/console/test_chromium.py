@@ -23,7 +23,7 @@ from umavez.migration import migrate
 
 INSTRUMENTS = ("/messages", "/leases", "/tokens?owner=ana", "/sequences", "/processes", "/decisions")
 BULK = "/bulk?q=status%3Aunknown+op%3Acharge&action=not-happened"
-PAGES = ("/", "/operation?name=charge", "/unknown", "/records", *INSTRUMENTS, BULK)
+PAGES = ("/", "/operation?name=charge", "/over-time", "/unknown", "/records", *INSTRUMENTS, BULK)
 
 
 LONG = "a" * 200
