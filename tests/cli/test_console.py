@@ -15,7 +15,9 @@ import pytest
 from tests.cli.conftest import Command
 from tests.console.browser import Forms
 from umavez import Once
+from umavez.cli.console import _looking
 from umavez.console.people import VARIABLE, Users, Who
+from umavez.observe.minutes import Minutes
 
 SAME = {"sec-fetch-site": "same-origin"}
 
@@ -90,3 +92,14 @@ def test_wrong_words_are_said_in_a_sentence(command: Command, tmp_path: Path) ->
     assert (
         "roles are" in command("console-user", "ana", "--roles", "fly", "--password", "a long password", code=2).stderr
     )
+
+
+def test_while_it_runs_what_stands_in_the_store_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(Minutes, "start", lambda _: done.append("began"))
+    monkeypatch.setattr(Minutes, "close", lambda _: done.append("closed"))
+    with _looking(f"sqlite:///{tmp_path}/loja.db"):
+        assert done == ["began"]
+    with _looking("memory:"), _looking(None):
+        pass
+    assert done == ["began", "closed"]
