@@ -51,6 +51,8 @@ class Certificado:
     chain: tuple[x509.Certificate, ...]
     pfx: bytes
     senha: str
+    escrito: str
+    """The certificate as a signature carries it: DER in base64."""
 
     def __repr__(self) -> str:
         return f"Certificado(cnpj={self.cnpj!r}, vence_em={self.vence_em.isoformat()})"
@@ -66,7 +68,8 @@ class Certificado:
             raise _invalid("O certificado não abre; confira o arquivo PKCS#12 (A1) e a senha.") from None
         if not isinstance(key, rsa.RSAPrivateKey) or cert is None:
             raise _invalid("O certificado precisa de uma chave RSA e do próprio certificado.")
-        return cls(key, cert, tuple(chain), pfx, senha)
+        written = base64.b64encode(cert.public_bytes(Encoding.DER)).decode()
+        return cls(key, cert, tuple(chain), pfx, senha, written)
 
     @property
     def vence_em(self) -> datetime:

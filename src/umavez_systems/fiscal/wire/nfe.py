@@ -14,19 +14,16 @@ from xsdata.exceptions import ParserError
 from xsdata.formats.dataclass.context import XmlContext
 from xsdata.formats.dataclass.parsers import DictDecoder
 from xsdata.formats.dataclass.parsers.config import ParserConfig
-from xsdata.formats.dataclass.serializers import TreeSerializer
 
 from umavez_systems.fiscal.domain import Destinatario, Endereco, Item, Pagamento, Tipo
 from umavez_systems.fiscal.ports import Numerado
 from umavez_systems.fiscal.rules.identifiers import UFS, Chave, invalid
-from umavez_systems.fiscal.wire import taxes
+from umavez_systems.fiscal.wire import taxes, writing
 
 NS = "http://www.portalfiscal.inf.br/nfe"
 VERSION = "4.00"
 SEM_VALOR = "EMITIDA EM AMBIENTE DE HOMOLOGACAO - SEM VALOR FISCAL"
-_CONTEXT = XmlContext()
-_SERIALIZER = TreeSerializer(context=_CONTEXT)
-_DECODER = DictDecoder(context=_CONTEXT, config=ParserConfig(fail_on_converter_warnings=True))
+_DECODER = DictDecoder(context=XmlContext(), config=ParserConfig(fail_on_converter_warnings=True))
 _Inf = layout.Tnfe.InfNfe
 
 
@@ -81,7 +78,7 @@ def arvore(emitente: Emitente, numerado: Numerado, ambiente: str) -> Any:
         transp=_Inf.Transp(modFrete=_enum(_Inf.Transp, "modFrete", "9")),
         pag=_pag(order.pagamentos, Decimal(total.vNF or "0")),
     )
-    return _SERIALIZER.render(Nfe(infNFe=body), ns_map={None: NS})
+    return writing.arvore(Nfe(infNFe=body), NS)
 
 
 def _ide(emitente: Emitente, numerado: Numerado, chave: Chave, ambiente: str) -> Any:

@@ -59,8 +59,7 @@ class Sefaz:
         """The note's signed bytes, valid by the official schema. Raises 422 problems."""
         chave = nfe.chave_de(self.emitente, numerado)
         tree = nfe.arvore(self.emitente, numerado, self._ambiente)
-        root = tree.getroot() if hasattr(tree, "getroot") else tree
-        signed = signing.assinar(root, f"NFe{chave}", self._certificado)
+        signed = signing.assinar(tree, f"NFe{chave}", self._certificado)
         if numerado.pedido.tipo is Tipo.NFCE:
             buyer = numerado.pedido.destinatario
             qrcode.anexar(signed, self.emitente, self._certificado, self._ambiente, buyer)
