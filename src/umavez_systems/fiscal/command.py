@@ -101,38 +101,73 @@ DOCUMENT = ("id", "tipo", "serie", "numero", "estado", "origem", "protocolo", "m
 
 @group.command("emitir")
 def emit(
-    file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="A JSON file: one order or a list of them.")
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="JSON files: one order or a list in each."),
     ],
     key: Annotated[str | None, typer.Option("--key", help="Idempotency key; repeating it is safe.")] = None,
+    batch: Annotated[
+        bool, typer.Option("--lote", help="All in one message: up to 50 NFSE_SP of one organisation.")
+    ] = False,
+    together: Annotated[bool, typer.Option("--transacao", help="With --lote: the city takes all or none.")] = False,
     database: DatabaseUrl = None,
     principal: Principal = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Emit the orders of a file, each once. With a list, the key gets the place: pedido-1.0, pedido-1.1, …
+    """Emit the orders of files, each once. Where they are several, the key gets the place: pedido-1.0, pedido-1.1, …
 
     Example: umavez fiscal emitir pedido.json --key pedido-1
-    """
-    from rich.progress import track  # noqa: PLC0415  # of use here only
 
+    Example: umavez fiscal emitir --lote janeiro.json fevereiro.json --key servicos-1
+    """
     from umavez_systems.fiscal import views  # noqa: PLC0415  # with the rest of the system
-    from umavez_systems.fiscal.cases import Caller  # noqa: PLC0415  # the same
-    from umavez_systems.fiscal.rules.orders import pedido_de  # noqa: PLC0415  # the same
+
+    if together and not batch:
+        raise ConfigurationError("--transacao is about one message: give --lote too.")
+    with opened(database) as system:
+        orders, many = _orders(files)
+        many = many or batch
+        if any(order.organizacao == "demo" for order in orders):
+            system.demo(principal)
+        made = _emitted(system, _called(orders, principal, key, many), batch, together, quiet=not many or as_json)
+    shown = [views.documento(one.row, one.origem) for one in made]
+    _show(shown if many else shown[0], as_json, DOCUMENT)
+    if batch and not as_json:
+        typer.echo(_told(shown))
+
+
+def _orders(files: list[Path]) -> tuple[list[Any], bool]:
+    """The orders of all files in turn, and whether they were given as several. Raises problems."""
+    from umavez_systems.fiscal.rules.orders import pedido_de  # noqa: PLC0415  # with the rest of the system
     from umavez_systems.money import exact_json  # noqa: PLC0415  # the same
 
-    with opened(database) as system:
-        found = exact_json(file.read_bytes())
-        orders = found if isinstance(found, list) else [found]
-        many = isinstance(found, list)
-        shown = []
-        for place, data in track(list(enumerate(orders)), "Emitindo", disable=not many or as_json):
-            order = pedido_de(data)
-            if order.organizacao == "demo":
-                system.demo(principal)
-            own = key if key is None or not many else f"{key}.{place}"
-            made = system.fiscal.emitir(Caller(principal, own, principal), order)
-            shown.append(views.documento(made.row, made.origem))
-    _show(shown if many else shown[0], as_json, DOCUMENT)
+    found = [exact_json(file.read_bytes()) for file in files]
+    lists = [one if isinstance(one, list) else [one] for one in found]
+    return [pedido_de(data) for some in lists for data in some], len(files) > 1 or isinstance(found[0], list)
+
+
+def _called(orders: list[Any], principal: str, key: str | None, many: bool) -> list[Any]:
+    """Each order with its caller; where they are several, the place of each stands in its key."""
+    from umavez_systems.fiscal.cases import Caller  # noqa: PLC0415  # with the rest of the system
+
+    keys = [key if key is None or not many else f"{key}.{place}" for place in range(len(orders))]
+    return [(Caller(principal, own, principal), order) for own, order in zip(keys, orders, strict=True)]
+
+
+def _emitted(system: Any, called: list[Any], batch: bool, together: bool, *, quiet: bool) -> list[Any]:
+    from rich.progress import track  # noqa: PLC0415  # of use here only
+
+    if batch:
+        found: list[Any] = system.lotes.emitir(called, transacao=together)
+        return found
+    return [system.fiscal.emitir(*one) for one in track(called, "Emitindo", disable=quiet)]
+
+
+def _told(shown: list[Any]) -> str:
+    """What became of a batch, in one line."""
+    states = [one["estado"] for one in shown]
+    counted = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+    return f"{len(states)} documento(s) no lote: {counted}."
 
 
 @group.command("documentos")

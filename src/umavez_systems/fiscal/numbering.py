@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from umavez.sequences import Range, Sequences
@@ -48,6 +49,14 @@ class Numeracao:
             sql = "UPDATE faixas_numeracao SET ultimo_numero = ? WHERE org_id = ? AND modelo = ? AND serie = ?"
             connection.rows(sql, (number, org_id, modelo, serie))
         return Dado(number, int(row["agora"]), max(0, int(row["ate"] or 0) - int(row["agora"])))
+
+    def reter(self, connection: Connection, org_id: str, modelo: str, series: Iterable[int]) -> None:
+        """Hold several series until the transaction ends, always in the same order: two that want the same ones
+        wait for each other in turn, and never both at once."""
+        for serie in sorted(set(series)):
+            if self._dialect.locked_range(connection, org_id, modelo, serie) is None:
+                self.abrir(connection, org_id, modelo, serie, 1)
+                self._dialect.locked_range(connection, org_id, modelo, serie)
 
     def abrir(self, connection: Connection, org_id: str, modelo: str, serie: int, primeiro: int) -> bool:
         """Begin a series at a number; False if it has begun already."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from tests.umavez_systems.fiscal.conftest import Loja, pedido
+from tests.umavez_systems.fiscal.conftest import _SERIES, Loja, Mundo, pedido
 from umavez import Status
 from umavez.testing.crash import Died
 from umavez_systems.fiscal.cases import Caller, Resultado
@@ -212,3 +215,34 @@ def test_a_crash_after_the_message_is_found_out_by_asking(loja: Loja, monkeypatc
     again = loja.sistema.lotes.emitir(orders(loja))
     assert [(one.row["estado"], one.row["tentativas"]) for one in again] == [("AUTORIZADO", 1)] * 3
     assert [row["codigo"] for row in loja.na_autoridade()] == ["200"] * 3
+
+
+def test_s4_10_two_batches_over_the_same_series_in_another_order_wait_and_never_for_each_other(
+    postgres_url: str, mundo: Mundo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Loja(postgres_url, mundo)
+    first, second = shop.serie, next(_SERIES)
+    shop.sistema.organizacoes.autoridade("local/demo", SP)
+    met = threading.Barrier(2)
+    real = shop.fiscal.registrar
+
+    def meeting(*about: Any, **more: Any) -> Any:
+        """Both would have one series in hand before either wants the other; held in order, only one comes here."""
+        made = real(*about, **more)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.wait(1.0)
+        return made
+
+    def batch(name: str, series: tuple[int, int]) -> list[Resultado]:
+        wanted = [(Caller("local", f"{name}.{serie}"), pedido(SP, serie)) for serie in series]
+        return shop.sistema.lotes.emitir(wanted)
+
+    monkeypatch.setattr(shop.fiscal, "registrar", meeting)
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(batch, "a", (first, second)), threads.submit(batch, "b", (second, first))]
+        made = [one for call in calls for one in call.result(60)]
+    assert [one.row["estado"] for one in made] == ["AUTORIZADO"] * 4
+    assert sorted((one.row["serie"], one.row["numero"]) for one in made) == [
+        (serie, number) for serie in (first, second) for number in (1, 2)
+    ]
+    shop.fechar()

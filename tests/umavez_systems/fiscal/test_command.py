@@ -80,6 +80,27 @@ def test_a_file_of_all_four_kinds_is_emitted_and_listed_together(shell: Shell) -
     assert made[3]["id"] in asked, "whole, to be copied"
 
 
+def test_files_of_the_city_go_in_one_message_and_a_repeat_shows_the_same_documents(shell: Shell, mundo: Mundo) -> None:
+    serie = next(_SERIES)
+    (shell.folder / "um.json").write_text(json.dumps({**CITY, "serie": serie}))
+    (shell.folder / "dois.json").write_text(json.dumps([{**CITY, "serie": serie}] * 2))
+    words = ("emitir", "--lote", "um.json", "dois.json", "--key", "k")
+
+    def messages() -> int:
+        return sum(row["vezes"] for row in mundo.livro()["chamadas"] if row["servico"] == "sp/autorizacao")
+
+    before = messages()
+    told = shell.run(*words)
+    assert "3 documento(s) no lote: 3 AUTORIZADO." in told
+    assert messages() - before == 1
+    again = json.loads(shell.run(*words, "--transacao", "--json"))
+    assert [(one["numero"], one["origem"]) for one in again] == [(number, "cache") for number in (1, 2, 3)]
+    assert all(one["id"] in told for one in again)
+    (shell.folder / "nota.json").write_text(json.dumps({**EXAMPLE, "serie": serie}))
+    assert "NFSE_SP" in shell.run("emitir", "--lote", "um.json", "nota.json", fails=True)
+    assert "--lote" in shell.run("emitir", "um.json", "--transacao", fails=True)
+
+
 def test_a_mistake_is_one_sentence(shell: Shell) -> None:
     (shell.folder / "ruim.json").write_text("{")
     assert "JSON" in shell.run("emitir", "ruim.json", fails=True)

@@ -89,17 +89,32 @@ class Lotes:
         return {}, [], b""
 
     def _registered(self, connection: Connection, pedidos: list[tuple[Caller, Pedido]]) -> dict[int, Row]:
-        made: dict[int, Row] = {}
+        fresh = self._fresh(pedidos)
+        if not fresh:
+            return {}
+        caller, order = pedidos[0]
+        org_id = self._fiscal.organizacoes.apta(caller.principal, order.organizacao)["id"]
+        series = [pedidos[place][1].serie for place in fresh]
+        # All of them before anything is stored: a key that a rival stores is waited for with series in hand.
+        self._atos.numeracao.reter(connection, org_id, order.tipo.modelo, series)
+        registrar = self._fiscal.registrar
+        return {
+            place: registrar(connection, pedidos[place][0], org_id, pedidos[place][1], mark, enviar=False)
+            for place, mark in fresh.items()
+        }
+
+    def _fresh(self, pedidos: list[tuple[Caller, Pedido]]) -> dict[int, str]:
+        """The places of those whose key has no document yet, each with the fingerprint of its content."""
+        found: dict[int, str] = {}
         used: set[str] = set()
         for place, (caller, order) in enumerate(pedidos):
             column = None if caller.key is None else scoped_key(caller.principal, caller.key)
             mark = fingerprint({"documento": conteudo(order)})
             if column in used or self._fiscal.da_chave(column, mark) is not None:
                 continue
-            org_id = self._fiscal.organizacoes.apta(caller.principal, order.organizacao)["id"]
-            made[place] = self._fiscal.registrar(connection, caller, org_id, order, mark, enviar=False)
+            found[place] = mark
             used |= set() if column is None else {column}
-        return made
+        return found
 
     def _announced(
         self, claims: ExitStack, connection: Connection, rows: list[Row], transacao: bool
