@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from umavez import AlreadySettled, NoSuchRecord, OperationInProgress, fingerprint
+from umavez import AlreadySettled, NoSuchRecord, OperationInProgress
 from umavez_systems.database import Connection, Database, Duplicate, Row
 from umavez_systems.fiscal import database as tables
 from umavez_systems.fiscal.atos.claims import Reserva
@@ -21,7 +20,7 @@ from umavez_systems.fiscal.organizations import Organizacoes, identidade
 from umavez_systems.fiscal.ports import Ato, Montado, Numerado
 from umavez_systems.fiscal.rules.deadlines import brasilia
 from umavez_systems.fiscal.rules.identifiers import invalid, sortear_cnf
-from umavez_systems.fiscal.rules.orders import conteudo
+from umavez_systems.fiscal.rules.orders import Conteudo, conteudo
 from umavez_systems.principals import scoped_key
 from umavez_systems.problems import Problem
 
@@ -69,8 +68,7 @@ class Fiscal:
             return self._emitted(caller, pedido, reserva)
 
     def _emitted(self, caller: Caller, pedido: Pedido, reserva: Reserva) -> Resultado:
-        mark = fingerprint({"documento": conteudo(pedido)})
-        row, repeated = self._registered(caller, pedido, mark, reserva)
+        row, repeated = self._registered(caller, pedido, conteudo(pedido), reserva)
         if row["estado"] in FINAL:
             return Resultado(row, Origem.CACHE if repeated else row["origem"], repeated)
         if repeated and self.atos.adiado(Acao.EMITIR, row["org_id"], row["id_idempotencia"], row["proximo_em"]):
@@ -96,13 +94,13 @@ class Fiscal:
         found = Origem.CACHE if repeated and done is Cumprido.REPETIDO else row["origem"]
         return Resultado(row, found, repeated)
 
-    def _registered(self, caller: Caller, pedido: Pedido, mark: str, reserva: Reserva) -> tuple[Row, bool]:
+    def _registered(self, caller: Caller, pedido: Pedido, said: Conteudo, reserva: Reserva) -> tuple[Row, bool]:
         """The key's document: there already, or made now. UNIQUE decides between two at once, and no number is lost.
 
         What is made now and sent next is claimed in the same transaction.
         """
         column = None if caller.key is None else scoped_key(caller.principal, caller.key)
-        found = self.da_chave(column, mark)
+        found = self.da_chave(column, said.impressao)
         if found is not None:
             return found, True
         org_id = self.organizacoes.apta(caller.principal, pedido.organizacao)["id"]
@@ -110,12 +108,12 @@ class Fiscal:
             self._refuse_closed(org_id, self._tp_emis(pedido, org_id))
         try:
             with self.database.transaction() as connection:
-                row = self.registrar(connection, caller, org_id, pedido, mark)
+                row = self.registrar(connection, caller, org_id, pedido, said)
                 if row["enviado_em"] is not None:
                     self.atos.reservar(reserva, connection, Acao.EMITIR, org_id, row["id_idempotencia"])
             return row, False
         except Duplicate:
-            found = self.da_chave(column, mark)
+            found = self.da_chave(column, said.impressao)
             if found is None:
                 detail = f"Outra organização com o mesmo CNPJ já deu este número na série {pedido.serie}; use outra."
                 raise Problem(409, "serie-em-uso", "Série em uso", detail) from None
@@ -137,7 +135,14 @@ class Fiscal:
         return row
 
     def registrar(
-        self, connection: Connection, caller: Caller, org_id: str, pedido: Pedido, mark: str, *, enviar: bool = True
+        self,
+        connection: Connection,
+        caller: Caller,
+        org_id: str,
+        pedido: Pedido,
+        said: Conteudo,
+        *,
+        enviar: bool = True,
     ) -> Row:
         """Take a number, fix everything the bytes are made from, sign, and store. All of it or nothing.
 
@@ -151,7 +156,7 @@ class Fiscal:
         late = moment if mode != "1" else None
         made = authority.montar(Numerado(pedido, number, sortear_cnf(number), moment, mode, late))
         chain = Cadeia(uuid.uuid4().hex, now)
-        wanted = {"pedido": mark, "numero": number, "serie": pedido.serie, "usuario": caller.usuario}
+        wanted = {"pedido": said.impressao, "numero": number, "serie": pedido.serie, "usuario": caller.usuario}
         chain.anotar("intencao", {**wanted, "id_idempotencia": made.id_idempotencia, "chave": made.chave})
         chain.anotar("bytes", {"sha256": resumo_de(made.xml), "digVal": made.digest, "bytes": len(made.xml)})
         if sent:
@@ -160,7 +165,7 @@ class Fiscal:
         act = None if pedido.modo != "epec" else authority.montar_epec(_ato(pedido.tipo, mode, made), moment)
         if act is not None:
             chain.anotar("bytes", {"acao": act.acao.value, "id": act.nome, "sha256": resumo_de(act.xml)})
-        values = self._values(caller, org_id, pedido, mark, number, mode, made, chain, sent)
+        values = self._values(caller, org_id, pedido, said, number, mode, made, chain, sent)
         row = tables.insert_document(connection, values, chain.colhidas(), at_once=self._dialect.one_statement)
         if act is not None:
             self._store_act(connection, org_id, row["id"], act, now)
@@ -171,7 +176,7 @@ class Fiscal:
         caller: Caller,
         org_id: str,
         pedido: Pedido,
-        mark: str,
+        said: Conteudo,
         number: int,
         mode: str,
         made: Montado,
@@ -180,30 +185,18 @@ class Fiscal:
     ) -> tuple[Any, ...]:
         # An organisation's environment stands in its natural key: the simulator and homologation share nothing.
         place = self.organizacoes.linha(caller.principal, pedido.organizacao)["ambiente"]
-        order = json.dumps(conteudo(pedido), ensure_ascii=False)
         column = None if caller.key is None else scoped_key(caller.principal, caller.key)
         now = chain.agora
         soon = now + int(self.atos.termos.settle * 1000)
-        head = (chain.documento, org_id, caller.principal, column, mark, pedido.tipo.value, pedido.tipo.modelo)
+        kind = pedido.tipo
+        head = (chain.documento, org_id, caller.principal, column, said.impressao, kind.value, kind.modelo)
         names = (made.id_idempotencia, f"{place}_{made.natural}", made.chave)
         first = Estado.TRANSMITIDO if sent else Estado.RASCUNHO
-        state = (first.value, 1, Origem.EMISSAO.value, order, f"{pedido.total:.2f}", made.xml, made.digest)
+        state = (first.value, 1, Origem.EMISSAO.value, said.texto, f"{pedido.total:.2f}", made.xml, made.digest)
         answer = (None, None, None, None, int(sent))
-        times = (
-            now,
-            now if sent else None,
-            None,
-            None,
-            None,
-            soon,
-            None,
-            chain.sequencia,
-            chain.resumo,
-            now,
-            now,
-            None,
-        )
-        return (*head, pedido.serie, number, mode, *names, *state, *answer, *times)
+        times = (now, now if sent else None, None, None, None, soon, None)
+        proof = (chain.sequencia, chain.resumo, now, now, None)
+        return (*head, pedido.serie, number, mode, *names, *state, *answer, *times, *proof)
 
     def _tp_emis(self, pedido: Pedido, org_id: str) -> str:
         if pedido.modo != "svc":

@@ -22,6 +22,7 @@ from umavez_systems.fiscal.cases import Caller
 from umavez_systems.fiscal.domain import Acao, Estado, Tipo
 from umavez_systems.fiscal.operations import Termos
 from umavez_systems.fiscal.ports import Ato, Resposta
+from umavez_systems.fiscal.rules.orders import conteudo
 from umavez_systems.fiscal.rules.retrying import TEMPO_DE_CONSULTA
 from umavez_systems.problems import Problem
 
@@ -296,7 +297,7 @@ def test_s4_05_the_seeds_135_sends_the_same_bytes_again(tmp_path: object, mundo:
 def test_a_crash_between_storing_and_sending_is_carried_on(loja: Loja) -> None:
     order = pedido(Tipo.NFE, loja.serie)
     with Reserva() as reserva:
-        row, _ = loja.fiscal._registered(Caller("local", "k"), order, "m", reserva)
+        row, _ = loja.fiscal._registered(Caller("local", "k"), order, conteudo(order), reserva)
         assert reserva.feita
     assert row["estado"] == Estado.TRANSMITIDO
     loja.livros.varrer()

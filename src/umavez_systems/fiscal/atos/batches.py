@@ -11,14 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from umavez import Attempt, fingerprint
+from umavez import Attempt
 from umavez_systems.database import Connection, Duplicate, Row
 from umavez_systems.fiscal.atos.claims import Reserva, encerrar
 from umavez_systems.fiscal.atos.steps import Conclusao, Contexto, Veredito
 from umavez_systems.fiscal.domain import Acao, Pedido, Tipo
 from umavez_systems.fiscal.ports import AutoridadeError, NadaEnviado, Resposta, SemResposta
 from umavez_systems.fiscal.rules.identifiers import invalid
-from umavez_systems.fiscal.rules.orders import MOST_IN_BATCH, conteudo
+from umavez_systems.fiscal.rules.orders import MOST_IN_BATCH, Conteudo, conteudo
 from umavez_systems.principals import scoped_key
 from umavez_systems.problems import Problem
 
@@ -99,20 +99,20 @@ class Lotes:
         self._atos.numeracao.reter(connection, org_id, order.tipo.modelo, series)
         registrar = self._fiscal.registrar
         return {
-            place: registrar(connection, pedidos[place][0], org_id, pedidos[place][1], mark, enviar=False)
-            for place, mark in fresh.items()
+            place: registrar(connection, pedidos[place][0], org_id, pedidos[place][1], said, enviar=False)
+            for place, said in fresh.items()
         }
 
-    def _fresh(self, pedidos: list[tuple[Caller, Pedido]]) -> dict[int, str]:
-        """The places of those whose key has no document yet, each with the fingerprint of its content."""
-        found: dict[int, str] = {}
+    def _fresh(self, pedidos: list[tuple[Caller, Pedido]]) -> dict[int, Conteudo]:
+        """The places of those whose key has no document yet, each with its content."""
+        found: dict[int, Conteudo] = {}
         used: set[str] = set()
         for place, (caller, order) in enumerate(pedidos):
             column = None if caller.key is None else scoped_key(caller.principal, caller.key)
-            mark = fingerprint({"documento": conteudo(order)})
-            if column in used or self._fiscal.da_chave(column, mark) is not None:
+            said = conteudo(order)
+            if column in used or self._fiscal.da_chave(column, said.impressao) is not None:
                 continue
-            found[place] = mark
+            found[place] = said
             used |= set() if column is None else {column}
         return found
 

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from umavez_systems.documentos import valid_document
@@ -47,6 +48,7 @@ def cpf_limpo(texto: str) -> str:
     return limpo
 
 
+@lru_cache(maxsize=100)
 def digito(corpo: str) -> str:
     """The check digit of an access key: weights 2 to 9 from the right, characters worth their code minus 48."""
     soma = sum((ord(mark) - 48) * (2 + place % 8) for place, mark in enumerate(reversed(corpo)))

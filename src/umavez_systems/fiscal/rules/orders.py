@@ -5,11 +5,14 @@ Money and quantities are texts or exact numbers; nothing here is ever a float.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields, is_dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
+from umavez import fingerprint
 from umavez_systems.fiscal.domain import Destinatario, Endereco, Item, Pagamento, Pedido, Servico, Tipo
 from umavez_systems.fiscal.rules.identifiers import UFS, cnpj_limpo, cpf_limpo, invalid
 
@@ -59,23 +62,37 @@ def lote_de(data: Any) -> tuple[list[Pedido], bool]:
     return [pedido_de(entry) for entry in _list(body, "documentos", 1, MOST_IN_BATCH)], together
 
 
-def conteudo(pedido: Pedido) -> Any:
-    """An order as it is kept and compared; without a service it is written as it was before there were any."""
+class Conteudo(NamedTuple):
+    """What an order says: the text that is kept, and the fingerprint by which two are compared."""
+
+    texto: str
+    impressao: str
+
+
+def conteudo(pedido: Pedido) -> Conteudo:
+    """An order's content; without a service it is written as it was before there were any."""
     found = _kept(pedido)
     if pedido.servico is None:
         del found["servico"]
-    return found
+    return Conteudo(json.dumps(found, ensure_ascii=False), fingerprint({"documento": found}))
 
 
 def _kept(value: Any) -> Any:
     """A value as JSON has it: exact numbers as text, parts of an order by their names."""
+    if value is None or type(value) is str:
+        return value
     if is_dataclass(value):
-        return {part.name: _kept(getattr(value, part.name)) for part in fields(value)}
+        return {name: _kept(getattr(value, name)) for name in _names(value.__class__)}
     if isinstance(value, dict):
         return {str(name): _kept(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_kept(part) for part in value]
     return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
 
 
 def _service_order(body: dict[str, Any], tipo: Tipo) -> Pedido:

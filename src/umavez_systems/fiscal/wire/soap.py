@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import time
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -17,6 +19,8 @@ WSDL = "http://www.portalfiscal.inf.br/nfe/wsdl/"
 _OPEN = b'<soap12:Envelope xmlns:soap12="http://www.w3.org/2003/05/soap-envelope"><soap12:Body>'
 _CLOSE = b"</soap12:Body></soap12:Envelope>"
 PATIENCE_WITHOUT_WISH = 5.0
+PLAIN = {"Accept": "*/*", "User-Agent": "umavez"}
+"""Nothing packed is asked for: an answer is bounded by what it is when read."""
 
 
 class Correio:
@@ -24,7 +28,9 @@ class Correio:
 
     def __init__(self, context: ssl.SSLContext) -> None:
         limits = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=5.0)
-        self._client = httpx.Client(verify=context, limits=limits, trust_env=False, follow_redirects=False)
+        # The transport without its client: cookies, redirects and logins, which no authority has, take half as long
+        # again as the call itself.
+        self._transport = httpx.HTTPTransport(verify=context, limits=limits, trust_env=False)
 
     def levar(self, address: str, service: str, verb: str, xml: bytes, timeout: float) -> bytes:
         """The reply's bytes to one call. Raises NadaEnviado, Ocupada, SemResposta or Recusada."""
@@ -42,10 +48,12 @@ class Correio:
         answers: frozenset[int] = frozenset({200}),
     ) -> tuple[int, bytes]:
         """Status and bytes of a reply whose status is one of `answers`. Raises as `levar` does for every other."""
-        limits = httpx.Timeout(timeout, connect=min(CONNECT, timeout), pool=min(CONNECT, timeout))
+        limits = httpx.Timeout(timeout, connect=min(CONNECT, timeout), pool=min(CONNECT, timeout)).as_dict()
         ends = time.monotonic() + timeout
         try:
-            with self._client.stream(method, address, content=body, headers=headers, timeout=limits) as response:
+            sent = {**PLAIN, **(headers or {})}
+            asked = httpx.Request(method, _url(address), headers=sent, content=body, extensions={"timeout": limits})
+            with contextlib.closing(self._transport.handle_request(asked)) as response:
                 raw = _read(response, ends)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise told(error) from error
@@ -55,7 +63,13 @@ class Correio:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._transport.close()
+
+
+@lru_cache(maxsize=200)
+def _url(address: str) -> httpx.URL:
+    """Parsed once: services are few, and questions by a key in the address are rare."""
+    return httpx.URL(address)
 
 
 def _read(response: httpx.Response, ends: float) -> bytes:

@@ -56,7 +56,7 @@ def _filled(element: Any, kind: _Kind, value: Any) -> Any:
             if type(one) is not str and is_dataclass(one):
                 _filled(child, _kind_of(one), one)
             else:
-                child.text = _text(one, form) or None
+                child.text = (one if type(one) is str else _text(one, form)) or None
     return element
 
 
