@@ -10,7 +10,7 @@ from typing import Any
 
 from umavez._sync.attempt import Attempt, drive
 from umavez._sync.once import Once
-from umavez.concurrency.turns import Turns
+from umavez.concurrency.courtesy import Courtesy
 from umavez.core import lease as flows
 from umavez.core.key import Key
 from umavez.core.protocol import Busy, Granted, Intent, Verdict, admit
@@ -63,7 +63,7 @@ class Leases:
         self._kind = once.scope if kind is None else kind
         self._codec = once.codec
         self._observe: Observe = once.observers
-        self._turns = Turns()
+        self._courtesy = Courtesy()
         self._heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set, closed by its owner
 
     @contextmanager
@@ -95,7 +95,7 @@ class Leases:
             raise OperationInProgress(key, max(left, 1) / 1000)
         leased = Leased(self._store, plan, key, verdict.claim, self._observe)
         self._heartbeats.add(leased)
-        self._turns.granted(name, leased.number, time.monotonic())
+        self._courtesy.granted(name, leased.number, time.monotonic())
         self._observe("acquired" if verdict.taken_over is None else "taken_over", key, leased.number)
         return Held(leased)
 
@@ -112,7 +112,7 @@ class Leases:
         self._heartbeats.discard(leased)
         if not leased.done:
             leased.release()
-            self._turns.released(held.name, time.monotonic())
+            self._courtesy.released(held.name, time.monotonic())
 
     def _release_quietly(self, held: Held) -> None:
         """Give it back on the way out of a failed block; what cannot be given back lapses by itself."""
@@ -124,13 +124,13 @@ class Leases:
     def _waited(self, plan: Plan, intent: Intent) -> Verdict:
         name, looks, wait = intent.key.value, 1, plan.policy.wait
         deadline = time.monotonic() + wait
-        if wait > 0 and (pause := self._turns.pause(name, time.monotonic())):
+        if wait > 0 and (pause := self._courtesy.pause(name, time.monotonic())):
             time.sleep(min(pause, wait))
         verdict = self._looked(plan, intent, deadline)
         if not isinstance(verdict, Granted):
-            self._turns.met(name, time.monotonic())
+            self._courtesy.met(name, time.monotonic())
         while not isinstance(verdict, Granted) and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(self._turns.polled(looks), left))
+            time.sleep(min(self._courtesy.polled(looks), left))
             verdict, looks = self._looked(plan, intent, deadline), looks + 1
         return verdict
 

@@ -1,4 +1,4 @@
-"""Turns: when whoever comes back for a lease lets others go first. Nothing of it is stored."""
+"""Courtesy: when whoever comes back for a lease lets others go first. Nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Streak:
     patience: float = ALONE
 
 
-class Turns:
+class Courtesy:
     """How long the next look at a lease is put off, by what was seen of it.
 
     A rival cannot be seen by whoever never finds the lease taken: it gives back and takes again within microseconds,
