@@ -209,7 +209,7 @@ def stood(store: Tallies, now: int) -> None:
 def taken(folder: Path, kind: str, address: str, paths: list[str], *, script: bool) -> list[str]:
     """Open every page in every size and light; what is wrong with them."""
     found = []
-    with tempfile.TemporaryDirectory() as profile, page(Path(profile) / "browser") as tab:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, page(Path(profile) / "browser") as tab:
         tab.send("Emulation.setScriptExecutionDisabled", value=not script)
         for path, (width, height), theme in itertools.product(paths, SIZES, ("light", "dark")):
             language = "pt" if theme == "light" else "en"
