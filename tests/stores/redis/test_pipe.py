@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from umavez.stores.redis.command import packed
-from umavez.stores.redis.pipe import Pipe
+from umavez.stores.redis.pipe import Pipe, bound_in_time
 from umavez.stores.redis.url import address_of
 
 
@@ -155,3 +156,22 @@ def test_a_socket_with_a_high_descriptor_is_looked_at_after_a_quiet_second(redis
         for file in files:
             os.close(file)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("way", ["reading", "sending"])
+def test_a_far_side_that_neither_speaks_nor_listens_holds_nobody(way: str) -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        bound_in_time(near, 0.2)
+        began = time.monotonic()
+        with pytest.raises(OSError, match=r"timed out|temporarily unavailable"):
+            near.recv(1) if way == "reading" else near.sendall(b"x" * 50_000_000)
+        assert 0.1 < time.monotonic() - began < 5
+
+
+def test_no_time_at_all_is_not_for_ever() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        bound_in_time(near, 0.0000001)
+        with pytest.raises(OSError, match=r"timed out|temporarily unavailable"):
+            near.recv(1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -15,14 +17,14 @@ from tests.servers import KINDS
 from tests.servers.private import free_port
 from tests.stores.redis.redis_drafts import claim, opened
 from umavez.core.flow import Swapped
-from umavez.errors import ConfigurationError
+from umavez.errors import ConfigurationError, StoreUncertain
 
 pytestmark = pytest.mark.redis
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A server's rediss:// URL and the certificate it can be trusted by."""
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, int]]:
+    """A server's rediss:// URL, the certificate it can be trusted by, and its process."""
     programs = KINDS["redis"].locate()
     if not programs or not shutil.which("openssl"):
         pytest.skip("needs redis-server and openssl: apt-get install redis-server openssl")
@@ -35,10 +37,16 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     server = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
     try:
         _await(port, server)
-        yield f"rediss://127.0.0.1:{port}", folder / "cert.pem"
+        yield f"rediss://127.0.0.1:{port}", folder / "cert.pem", server.pid
     finally:
         server.terminate()
         server.wait(10)
+
+
+@pytest.fixture
+def secure(secured: tuple[str, Path, int]) -> tuple[str, Path]:
+    """The same without the process."""
+    return secured[:2]
 
 
 def _await(port: int, server: subprocess.Popen[bytes]) -> None:
@@ -67,3 +75,18 @@ def test_records_travel_over_tls_large_ones_too(kind: str, secure: tuple[str, Pa
 def test_a_certificate_that_is_not_trusted_is_refused_with_advice(kind: str, secure: tuple[str, Path]) -> None:
     with opened(kind, secure[0]) as store, pytest.raises(ConfigurationError, match="is not trusted; name its"):
         store.read(claim("k", "s").key)
+
+
+def test_a_server_that_falls_silent_behind_tls_holds_nobody(secured: tuple[str, Path, int]) -> None:
+    """OpenSSL takes a time-out of the kernel's for "try again", so this socket must be bound in another way."""
+    url, authority, server = secured
+    with opened("sync", f"{url}?ca={authority}&timeout=0.4") as store:
+        store.swap(None, claim("before silence", "s"))
+        os.kill(server, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with pytest.raises(StoreUncertain):
+                store.swap(None, claim("in silence", "s"))
+            assert time.monotonic() - began < 5
+        finally:
+            os.kill(server, signal.SIGCONT)
