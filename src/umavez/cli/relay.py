@@ -210,11 +210,15 @@ def retry_messages(
     store: StoreUrl = None,
     subscriber: Subscriber = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead message.")] = False,
+    by: Annotated[str | None, typer.Option(help="Who decides; kept in the message.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; kept in the message.")] = None,
 ) -> None:
     """Let a dead message, or all of them, wait for its turn again."""
     if (message is None) != everything:
         raise ConfigurationError("Say which message to retry, or --all, but not both.")
-    many = _ask(store, subscriber, lambda look: look.retry(message))
+    if by is not None or reason is not None:
+        refuse_unsigned(by or "", reason or "")
+    many = _ask(store, subscriber, lambda look: look.retry(message, by or "", reason or ""))
     if message is not None and not many:
         raise NoSuchMessage(f"There is no dead message {message}; see: umavez outbox dead.")
     print(f"{many} messages wait again.")

@@ -129,14 +129,18 @@ class Inspection:
                 found += [Blocked(name, topic, aggregate, waiting) for name, topic in dead]
         return found
 
-    def retry(self, name: str | None = None) -> SqlFlow[int]:
-        """Let a dead message, or all of them, wait for its turn again, with its attempts counted anew."""
+    def retry(self, name: str | None = None, by: str = "", reason: str = "") -> SqlFlow[int]:
+        """Let a dead message, or all of them, wait for its turn again, with its attempts counted anew.
+
+        Who said so, where somebody did, stands in the place of its error until there is another.
+        """
         which, values = ("", ()) if name is None else (" AND id = ?", (name,))
+        signed, words = (", error = ?", (told(f"Retried by {by}: {reason}"),)) if by else ("", ())
         text = (
-            f"UPDATE {self._table} SET state = 'WAITING', attempts = 0, due_at = {self._now}, done_at = NULL"
+            f"UPDATE {self._table} SET state = 'WAITING', attempts = 0, due_at = {self._now}, done_at = NULL{signed}"
             f" WHERE state = 'DEAD'{which}{self._own}"
         )
-        written: int = yield Write(text, (*values, *self._values))
+        written: int = yield Write(text, (*words, *values, *self._values))
         return written
 
     def discard(self, name: str, by: str, reason: str) -> SqlFlow[int]:
