@@ -109,7 +109,7 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
         app.include_router(router)
     app.add_api_route("/", start_page, tags=["server"], **answers("text/html"))
     app.add_api_route("/docs", reference_page, tags=["server"], **answers("text/html"))
-    app.add_api_route(STYLES, styles, tags=["server"], **answers("text/css"))
+    app.add_api_route(STYLES, styles, include_in_schema=False)
     app.add_api_route("/health", health, tags=["server"])
     app.add_api_route("/ready", ready, tags=["server"])
     app.add_api_route("/metrics", metrics, **answers("text/plain"))

@@ -35,7 +35,10 @@ def add_page(router: APIRouter, path: str, package: str, headers: Mapping[str, s
 
 
 def _add(router: APIRouter, path: str, package: str, name: str, kind: str, headers: Mapping[str, str]) -> None:
-    @router.get(path, name=f"{path} {name}", **answers(kind, public=True))
+    # The reference tells of what a program may call; the parts of a page are nobody's but its own.
+    told = name.endswith(".html")
+
+    @router.get(path, name=f"{path.strip('/')} page", include_in_schema=told, **answers(kind, public=True))
     async def page(request: Request) -> Response:
         content = files(package).joinpath(name).read_bytes()
         if name.endswith(".html"):

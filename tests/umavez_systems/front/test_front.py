@@ -116,3 +116,10 @@ def test_a_document_that_leads_nowhere_or_in_circles_ends(body: dict[str, object
     (route,) = routes_of(document)
 
     assert len(route.fields) <= 120
+
+
+def test_the_reference_leaves_out_the_parts_of_pages(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+
+    assert "/corridas" in paths
+    assert not [path for path in paths if path.endswith((".js", ".css"))]
