@@ -133,6 +133,10 @@ async function look() {
   if (fences.status !== 200 || drivers.status !== 200) return say("O servidor não mostrou o mapa.", "bad");
   map.fences = fences.data.features;
   map.drivers = drivers.data.items;
+  if (!map.fences.length && !map.warned) {
+    map.warned = true; // once: the map is looked at again and again, and other things are said meanwhile
+    say("Não há comunidades no mapa; umavez corridas demo põe comunidades e motoristas.");
+  }
   draw();
 }
 

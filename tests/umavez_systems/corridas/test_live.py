@@ -273,3 +273,14 @@ def test_the_page_asks_confirms_twice_and_gets_one_ride(tmp_path: Path, serving:
         assert not tab.complaints
         assert {httpx.URL(url).host for url in tab.requests if not url.startswith("data:")} == {"127.0.0.1"}
         assert query(settings, "SELECT count(*), count(driver_id) FROM rides") == [(1, 1)]
+
+
+@pytest.mark.slow
+def test_the_page_without_communities_says_what_to_do(tmp_path: Path, serving: Any) -> None:
+    settings = Settings(database=f"sqlite:///{tmp_path}/page.db", fleet_refresh_seconds=0)
+    with serving(settings) as client, page(tmp_path / "profile") as tab:
+        tab.open(str(client.base_url.join("/corridas")), 390, 844)
+        tab.until("document.getElementById('state').textContent.includes('umavez corridas demo')")
+        assert "peça uma corrida" in tab.look("getComputedStyle(document.getElementById('log'), '::after').content")
+        assert tab.look("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen"
+        assert not tab.complaints

@@ -23,6 +23,7 @@ def test_the_page_emits_loses_an_answer_and_shows_the_proof(
     settings = Settings(database=database, fiscal_dir=str(mundo.folder), fiscal_settle_seconds=0.5)
     with serving(settings) as client, page(tmp_path / "browser") as tab:
         tab.open(f"{client.base_url}/fiscal", width, height)
+        tab.until("!document.getElementById('none').hidden")
         tab.until("document.getElementById('where').textContent.includes('simulador')")
         tab.look(f"document.getElementById('series').value = '{series}'")
         tab.look("document.querySelector('[data-tab=faults]').click()")
@@ -31,7 +32,7 @@ def test_the_page_emits_loses_an_answer_and_shows_the_proof(
         tab.until("document.getElementById('line').textContent.includes('queda depois')")
         tab.look("document.querySelector('[data-tab=documents]').click()")
         tab.look("document.querySelector('#emit button').click()")
-        tab.until("document.getElementById('state').textContent.includes('origem conciliacao')")
+        tab.until("document.getElementById('state').textContent.includes('origem conciliação')")
         tab.until("document.getElementById('proof').textContent.includes('sem resposta')")
         tab.look("document.getElementById('again').click()")
         tab.until("document.getElementById('state').textContent.includes('200 ·')")

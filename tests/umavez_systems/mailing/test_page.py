@@ -31,6 +31,7 @@ def test_a_list_is_dropped_previewed_sent_watched_and_read(tmp_path: Path, prepa
     with serving(settings) as client, page(tmp_path / "profile") as tab:
         tab.open(f"{client.base_url}/mailing", 360, 740)
         assert tab.look("document.documentElement.scrollWidth <= 360"), "it must fit a phone"
+        assert "Nenhuma ainda" in tab.look("getComputedStyle(document.getElementById('mailings'), '::after').content")
         tab.look(CHOOSE)
         tab.look("document.getElementById('look').click()")
         tab.until(f"{TEXT.format('preview')}.includes('Oi Ana')")

@@ -58,10 +58,12 @@ async function emit(again) {
   say("Emitindo…");
   const { status, data } = await call("POST", "/documentos", last.body, last.key);
   $("again").disabled = false;
-  say(`${status} · ${data.tipo} ${data.serie}/${data.numero}: ${data.estado}, origem ${data.origem}`, OK.includes(data.estado) ? "ok" : "wait");
+  say(`${status} · ${data.tipo} ${data.serie}/${data.numero}: ${data.estado}, origem ${ORIGINS[data.origem] || data.origem}`, OK.includes(data.estado) ? "ok" : "wait");
   await list();
   await show(data.id);
 }
+
+const ORIGINS = { emissao: "emissão", conciliacao: "conciliação" };
 
 async function list() {
   const { data } = await call("GET", "/documentos?limite=50");
@@ -72,7 +74,7 @@ async function list() {
     if (item.id === chosen) row.setAttribute("aria-selected", "true");
     row.append(node("td", `${item.tipo} ${item.serie}/${item.numero}`));
     const state = node("td"); state.append(tag(item.estado)); if (item.incidente) state.append(" ", node("span", "incidente", "tag bad")); row.append(state);
-    row.append(node("td", item.total), node("td", item.origem), node("td", item.chave_acesso, "far"));
+    row.append(node("td", item.total.replace(".", ",")), node("td", ORIGINS[item.origem] || item.origem), node("td", item.chave_acesso, "far"));
     row.append(node("td", (item.emitido_em || "").slice(0, 19).replace("T", " "), "far"));
     row.onclick = () => guarded(() => show(item.id));
     row.onkeydown = (event) => { if (event.key === "Enter") row.onclick(); };
@@ -202,9 +204,10 @@ $("letter").onclick = () => guarded(() => act("carta-correcao", { texto: "Correc
 $("ask").onclick = () => guarded(() => act("conciliar", undefined, "Consultando a autoridade"));
 $("clear").onclick = () => guarded(async () => { await call("DELETE", "/simulador/falhas"); say("Falhas esquecidas.", "ok"); await faults(); });
 $("login").onsubmit = (event) => { event.preventDefault(); sessionStorage.setItem("token", $("token").value); location.reload(); };
+guarded(list);
 guarded(async () => {
+  $("where").textContent = "Ambiente: começando…"; // the first visit starts the simulator, which takes seconds
   const { data } = await call("GET", "/ambiente");
   $("where").textContent = `Ambiente: ${data.ambiente}.`;
   document.querySelector('[data-tab="faults"]').hidden = data.ambiente !== "simulador";
-  await list();
 });
