@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +16,7 @@ from umavez import Once
 from umavez.console.search import MOST_TEXT, Comparison, Unreadable, parsed
 from umavez.core.key import Key
 from umavez.core.record import Query, Record, Status
+from umavez.tokens import Tokens
 
 KEY = Key("loja", "charge", "A-17")
 RECORD = Record(KEY, "4b7f-1/2", 5, Status.FAILED, 2, 1_000_000, 1_500_000, error="Timeout: the bank said nothing")
@@ -139,3 +141,17 @@ def test_ten_thousand_random_searches_get_a_page(browser: Browser, sqlite_once: 
         assert answer.status_code in (200, 303, 400), (seed, text, answer.text)
     assert answers[200] > 1000
     assert answers[400] > 1000, "what cannot be understood is said so, with what it finds without it"
+
+
+def test_what_failed_is_not_a_key_that_is_free_or_a_token_that_waits(once: Once) -> None:
+    with suppress(ValueError):
+        once.run("charge", key="tried", call=lambda: int("x"), free=(ValueError,), unknown="hold")
+    with suppress(ValueError):
+        once.run("charge", key="freed", call=lambda: int("x"), free=(ValueError,), unknown="hold")
+    once.release("charge", "freed", by="ana", reason="nothing was sent to the bank")
+    Tokens(once, "confirm", unknown="hold").issue("ana", {"ride": 1})
+    search = parsed(f'status:failed scope:"{once.scope}"')
+    now = once.store.read(Key(once.scope, "clock", "now")).now
+    found = [record for record in once.store.find(search.query(50)) if search.wanted(record, now)]
+    assert search.sifts
+    assert [record.key.value for record in found] == ["tried"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from umavez.core.record import Instant, Millis, Query, Record, Status
+from umavez.core.telling.standing import state_of
 from umavez.errors import UmavezError
 
 MOST_TEXT = 1000
@@ -20,6 +21,9 @@ MOST_TERMS = 20
 FIELDS = ("status", "op", "scope", "key", "attempt", "age", "updated", "error", "process", "holder")
 LAPSED = "lapsed"
 """A status that no record has: pending, and its holder gone."""
+
+FAILING = ("failed", "refused")
+"""What status:failed finds. Stores also keep free keys and tokens that wait as FAILED, and nobody has tried those."""
 
 _TERM = re.compile(r'\s*(?:(-?)([a-z]+):)?(?:"((?:[^"\\]|\\.)*)"|([^\s"]\S*)|(?=\s|$))')
 _BROKEN = re.compile(rf'-?(?:{"|".join(FIELDS)}):"')
@@ -72,7 +76,11 @@ class Search:
     def sifts(self) -> bool:
         """Whether some of what the store finds has to be left out afterwards."""
         own = (self.attempt, self.updated, self.error, self.holder)
-        return any(each is not None for each in own) or bool(self.not_status or self.not_operation)
+        return (
+            self.status is Status.FAILED
+            or any(each is not None for each in own)
+            or bool(self.not_status or self.not_operation)
+        )
 
     @property
     def windowed(self) -> bool:
@@ -100,6 +108,8 @@ class Search:
     def wanted(self, record: Record, now: Instant) -> bool:
         """Whether the rest of what was said holds for `record`."""
         if record.status in self.not_status or record.key.operation in self.not_operation:
+            return False
+        if self.status is Status.FAILED and state_of(record, now) not in FAILING:
             return False
         if self.attempt is not None and not self.attempt.holds(record.attempt):
             return False
