@@ -52,9 +52,9 @@ def test_the_overview_counts_dead_messages_and_processes_with_ages(browser: Brow
     sqlite_once.store.swap(None, lapsed)
 
     page = text_of(browser.get("/"))
-    assert "1 messages put aside" in page
+    assert "1 dead message" in page
     assert "1 holder gonethe oldest 0 s ago" in page
-    assert "1 processes alive" in page
+    assert "1 process alive" in page
 
 
 def test_the_overview_says_which_settings_put_records_at_risk(

@@ -29,7 +29,7 @@ from umavez.console.pages.inbox import CAUSES
 from umavez.console.pages.record import NOTICES
 from umavez.console.pages.records import DAY
 from umavez.console.standing import MEANINGS
-from umavez.console.words import portuguese
+from umavez.console.words import grouped, portuguese
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query
 from umavez.core.telling import history
@@ -154,7 +154,7 @@ def test_a_search_that_no_index_leads_is_kept_to_a_window_that_can_be_widened() 
 
         page = browser.get("/records?q=op%3Acharge")
         assert ("young" in page, ">old<" in page) == (True, False)
-        assert "Begun within 24 h" in page
+        assert "Begun within 24\N{NO-BREAK SPACE}h" in page
         wider = next(link for link in Forms(page).links if "days=30" in link and "lang" not in link)
         assert ">old<" in browser.get(f"/records{wider}")
         for led in ("op%3Acharge+age%3A%3E1d", "key%3Aold", ""):
@@ -362,7 +362,7 @@ def test_a_key_shows_its_messages_and_a_message_what_caused_it(
         timeline = Forms(browser.get(f"/records/{cause}"))
         text = " ".join("".join(timeline.text).split())
         assert f"message written {name}" in text
-        assert f"message put aside {name}" in text
+        assert f"message dead {name}" in text
         assert f"/message?id={name}" in timeline.links
         shown = Forms(browser.get(f"/message?id={name}"))
         assert f"/records/{cause}" in shown.links, "what caused it"
@@ -518,3 +518,7 @@ def test_redis_is_asked_for_nothing_that_would_read_all_records(
             led = query.process_instance or query.lapsed or query.status in (Status.UNKNOWN, Status.PENDING)
             assert whole or led, query
         app.close()
+
+
+def test_numbers_are_written_as_the_language_groups_them() -> None:
+    assert [grouped(lang, 20_000) for lang in ("en", "pt")] == ["20,000", "20.000"]

@@ -63,8 +63,8 @@ _TWO = (
 )
 _CANCEL = Offer("Cancel the token", "Cancel the token", ("Whoever comes with it is told that it was cancelled.",))
 _DISCARD = Offer(
-    "Give the message up",
-    "Give it up",
+    "Discard the message",
+    "Discard it",
     ("It is never sent. Later messages of its aggregate go on without it.",),
 )
 

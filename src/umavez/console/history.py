@@ -26,7 +26,7 @@ MOST_PROCESSES = 1000
 """Processes that a page knows by name."""
 MOST_MESSAGES = 50
 """Messages of one key that its page shows."""
-_ENDS = {"DONE": "message handed on", "DEAD": "message put aside", "DISCARDED": "message given up"}
+_ENDS = {"DONE": "message handed on", "DEAD": "message dead", "DISCARDED": "message discarded"}
 _CLAIMS = frozenset({"began", "began anew", "retried", "taken over"})
 
 

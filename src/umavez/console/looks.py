@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from umavez.console.books import Count
-from umavez.console.words import LANGUAGES, said
+from umavez.console.words import LANGUAGES, grouped, said
 from umavez.core.record import Instant, Millis, Position
 
 THEMES = ("light", "dark")
@@ -52,6 +52,7 @@ class Looks:
             "long": partial(human, lang),
             "moment": moment,
             "counted": partial(counted, lang),
+            "grouped": partial(grouped, lang),
             "cut": cut,
             "urlencode": lambda **pairs: urlencode({key: value for key, value in pairs.items() if value}),
             "path": lambda text: quote(text, safe=""),
@@ -79,15 +80,15 @@ def moment(instant: Instant | None) -> str:
 
 
 def human(lang: str, duration: Millis) -> str:
-    """A duration in one unit that people count in."""
+    """A duration in one unit that people count in, which no line break tears off its number."""
     whole = max(duration, 0) // 1000
     if whole < 120:
-        return f"{whole} s"
+        return f"{whole}\N{NO-BREAK SPACE}s"
     if whole < 2 * 3600:
-        return f"{round(whole / 60)} min"
+        return f"{round(whole / 60)}\N{NO-BREAK SPACE}min"
     if whole < 2 * 86400:
-        return f"{round(whole / 3600)} h"
-    return f"{round(whole / 86400)} {said(lang, 'days')}"
+        return f"{round(whole / 3600)}\N{NO-BREAK SPACE}h"
+    return f"{round(whole / 86400)}\N{NO-BREAK SPACE}{said(lang, 'days')}"
 
 
 def ago(lang: str, instant: Instant, now: Instant) -> str:
@@ -101,9 +102,7 @@ def counted(lang: str, count: Count) -> str:
     """A number as far as it was counted: `12`, `10,000+`, or a dash where it took too long."""
     if count.number is None:
         return "—"
-    number = f"{count.number:,}"
-    if lang == "pt":
-        number = number.replace(",", ".")
+    number = grouped(lang, count.number)
     return f"{number}+" if count.more else number
 
 

@@ -37,6 +37,12 @@ def said(lang: str, text: str, **values: object) -> str:
     return text.format(**values) if values else text
 
 
+def grouped(lang: str, number: int) -> str:
+    """A number in groups of three digits, as the language writes them."""
+    text = f"{number:,}"
+    return text.replace(",", ".") if lang == "pt" else text
+
+
 @cache
 def portuguese() -> dict[str, str]:
     """Portuguese by English."""

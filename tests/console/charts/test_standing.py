@@ -41,7 +41,7 @@ def test_the_highest_of_all_who_looked_is_drawn(once: Once, opened: Opened) -> N
     assert "umavez.gauges" not in overview, "it is no operation"
     page = text_of(browser.get("/over-time"))
     assert "Outcomes that are unknown at most 5000001" in page
-    assert "Messages put aside at most" in page
+    assert "Dead messages at most" in page
     assert "Resultados em dúvida" in text_of(opened("look", language="pt").get("/over-time"))
 
 

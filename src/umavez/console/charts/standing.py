@@ -23,7 +23,7 @@ TITLES = {
     "unknown": ("Outcomes that are unknown", "The oldest unknown outcome", "unknown"),
     "lapsed": ("Holders that are gone", "The oldest whose holder is gone", "lapsed"),
     "outbox": ("Messages that are due", "For how long the oldest message is due", "pending"),
-    "dead": ("Messages put aside", "", "failed"),
+    "dead": ("Dead messages", "", "failed"),
 }
 """For each gauge what its two charts are called, how many and how old, and their colour."""
 

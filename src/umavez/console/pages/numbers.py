@@ -44,10 +44,11 @@ async def numbers_of(visit: Visit, now: Instant) -> list[Number]:
         Number("unknown", unknown, "/unknown", "unknown" if unknown.number else "", ages[0]),
         Number("holder gone", lapsed, "/records?q=status%3Alapsed", "lapsed" if lapsed.number else "", ages[1]),
         Number("failed, begun within the hour", failed, "/records?q=status%3Afailed+age%3A%3C1h"),
-        Number("processes alive", alive, "/processes"),
+        Number("process alive" if alive.number == 1 else "processes alive", alive, "/processes"),
     ]
     if dead is not None:
-        found.insert(2, Number("messages put aside", dead, "/messages?state=DEAD", "failed" if dead.number else ""))
+        name = "dead message" if dead.number == 1 else "dead messages"
+        found.insert(2, Number(name, dead, "/messages?state=DEAD", "failed" if dead.number else ""))
     return found
 
 

@@ -40,7 +40,7 @@ NOTICES = {
     "reran": "The far side never did it, and it was run again.",
     "running": "The far side never did it, and it runs again now.",
     "waiting": "Done: the message waits for its turn again.",
-    "discarded": "Done: the message is given up.",
+    "discarded": "Done: the message is discarded.",
     "proposed": "Proposed: it is done when a second person agrees within 15 minutes.",
     "again": "This form had been sent already; nothing was done twice.",
 }

@@ -11,12 +11,13 @@ from starlette.responses import Response
 
 from umavez.console.books import LOOKED_AT, PAGE, Found
 from umavez.console.history import announced, by_host, named
-from umavez.console.looks import cursor, human, position
+from umavez.console.looks import cursor, cut, human, position
 from umavez.console.orders.choosing import FREE, HAPPENED, refuse_unfit
 from umavez.console.pages.failures import failures
 from umavez.console.panels import LOG, Link, safe_page
 from umavez.console.search import Search, Unreadable, parsed
 from umavez.console.visit import Visit
+from umavez.console.words import grouped
 from umavez.core.record import Record
 from umavez.core.telling.events import holder_of, prefix_of
 from umavez.core.telling.history import name_of
@@ -54,16 +55,9 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
     else:
         found = await books.look(lambda: books.found(by_host(books.engine.store, wanted), after, window))
     groups = [] if after else await books.look(lambda: failures(books, wanted))
-    if search.key is not None and (search.scope is None or search.operation is None):
-        told = visit.t("Looked for under {number} known pairs of scope and operation.", number=found.looked_at)
-    else:
-        told = visit.t("Looked through {number} records, the newest first.", number=found.looked_at)
     wider = ""
     if search.windowed and not complaint:
-        told = f"{visit.t('Begun within {time}.', time=human(visit.lang, window))} {told}"
         wider = next((each for each in WINDOWS if int(each) * DAY > window), "")
-    if found.after is not None and found.looked_at >= LOOKED_AT:
-        told += " " + visit.t("There may be more: go on with the older ones.")
     return visit.page(
         "records.html",
         400 if complaint else 200,
@@ -72,7 +66,7 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
         now=found.now,
         after=cursor(found.after),
         complaint=complaint,
-        scope_of_search=told,
+        scope_of_search=_looked_through(visit, search, found, 0 if complaint else window),
         days=days,
         wider=wider,
         links=[],
@@ -81,6 +75,21 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
         holder=await _holders(visit),
         groups=groups,
     )
+
+
+def _looked_through(visit: Visit, search: Search, found: Found, window: int) -> str:
+    """How far the search looked, so that nobody takes an end of looking for an end of records."""
+    if search.key is not None and (search.scope is None or search.operation is None):
+        told = visit.t("Looked for under {number} known pairs of scope and operation.", number=found.looked_at)
+    else:
+        told = visit.t(
+            "Looked through {number} records, the newest first.", number=grouped(visit.lang, found.looked_at)
+        )
+    if search.windowed and window:
+        told = f"{visit.t('Begun within {time}.', time=human(visit.lang, window))} {told}"
+    if found.after is not None and found.looked_at >= LOOKED_AT:
+        told += " " + visit.t("There may be more: go on with the older ones.")
+    return told
 
 
 async def _by_word(visit: Visit, search: Search, word: str) -> Response:
@@ -92,9 +101,11 @@ async def _by_word(visit: Visit, search: Search, word: str) -> Response:
     if len(found) == 1 and not links:
         return visit.to(visit.of(found[0]))
     told = visit.t(
-        "Looked for as a digest, a key under {number} pairs, a process instance and a token.",
+        "Looked for as a digest, a key under {number} pairs of scope and operation, a process instance and a token.",
         number=len(await books.look(books.pairs)),
     )
+    if ":" in word and not found and not links:
+        told += " " + visit.t("No field is called {name}.", name=cut(word.partition(":")[0], 30))
     return visit.page(
         "records.html",
         q=search.text,

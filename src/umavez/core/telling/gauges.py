@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GAUGES = "umavez.gauges"
 """The operation under which gauges are kept. One of this name that is called is told apart by its kinds."""
 NAMES = ("unknown", "lapsed", "outbox", "dead")
-"""What is looked at: outcomes that nobody knows, holders that are gone, messages that are due, messages put aside."""
+"""What is looked at: outcomes that nobody knows, holders that are gone, messages that are due, dead messages."""
 _APART = "~"
 
 
