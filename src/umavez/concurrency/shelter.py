@@ -40,6 +40,9 @@ INSIST = 3.0
 _handler_of: Callable[[int], Any] = import_module("_signal").getsignal
 _handle: Callable[[int, Any], Any] = import_module("_signal").signal
 _INTERRUPT = int(signal.SIGINT)
+_WATCHED = (*map(int, LIMITS), _INTERRUPT)
+_USUAL = [*(int(signal.SIG_DFL) for _ in LIMITS), signal.default_int_handler]
+"""The handlers of _WATCHED where nobody has set one: almost everywhere, so this is asked first, and at once."""
 
 
 def exposed() -> bool:
@@ -61,11 +64,12 @@ def sheltered(method: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **named: P.kwargs) -> T:
         if get_ident() != _SHELTER.main:
             return method(*args, **named)
-        interrupt = _handler_of(_INTERRUPT)
-        if _may_raise(interrupt):
-            return _SHELTER.run(lambda: method(*args, **named))
-        if interrupt is not signal.default_int_handler:
-            return method(*args, **named)
+        if [*map(_handler_of, _WATCHED)] != _USUAL:
+            interrupt = _handler_of(_INTERRUPT)
+            if _may_raise(interrupt):
+                return _SHELTER.run(lambda: method(*args, **named))
+            if interrupt is not signal.default_int_handler:
+                return method(*args, **named)
         _HELD_BACK.since = None
         _handle(_INTERRUPT, _HELD_BACK)
         try:

@@ -99,7 +99,8 @@ def loaded(transformer: Transformer, results: Sequence[PGresult]) -> list[Row]:
 def encoded(values: Sequence[Any]) -> list[bytes | None]:
     """Parameters in PostgreSQL's binary form; every integer is a bigint."""
     try:
-        return [_ENCODING[type(value)](value) for value in values]
+        # None by itself: half of a record's values are, and a call for each is a quarter of this function's time.
+        return [value if value is None else _ENCODING[type(value)](value) for value in values]
     except KeyError:
         # A subclass, say of str: rare, so looked at only after the quick way has failed.
         return [_ENCODING[_kind(value)](value) for value in values]
