@@ -183,7 +183,7 @@ class AsyncGroupCommit:
     def _begin(self) -> None:
         self._leaving: set[AsyncLane] = set()
         """Lanes that shall be closed by whoever is using them."""
-        self._watch: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
+        self._watch: asyncio.TimerHandle | None = None
         self._idle = list(self._lanes)
         self._queue: list[_Waiter] = []
         self._under_way = 0
@@ -196,7 +196,8 @@ class AsyncGroupCommit:
 
     async def swap(self, swap: Swap) -> Reply:
         """Carry out one swap, alone or with others. Raises StoreError."""
-        if get_running_loop() is not self._loop:
+        loop = get_running_loop()
+        if loop is not self._loop:
             self._move()
         if self._idle and self._shunned.admits(swap.draft.key.digest, self._idle[-1]):
             lane = self._idle.pop()
@@ -208,12 +209,11 @@ class AsyncGroupCommit:
                 raise
             finally:
                 self._pass_on(lane)
-        loop = get_running_loop()
         answer: asyncio.Future[Reply] = loop.create_future()
         self._queue.append((swap, answer, loop.time()))
         # One timer for all: one for each would cost more than queueing itself.
-        if self._watch is None or self._watch[0] is not loop:
-            self._watch = loop, loop.call_later(self._patience, self._look_after)
+        if self._watch is None:
+            self._watch = loop.call_later(self._patience, self._look_after)
         return await answer
 
     def _look_after(self) -> None:
@@ -225,7 +225,7 @@ class AsyncGroupCommit:
         _tell_unsent(late)
         if self._queue:
             left = min(waiter[2] for waiter in self._queue) - edge
-            self._watch = loop, loop.call_later(left, self._look_after)
+            self._watch = loop.call_later(left, self._look_after)
 
     def _move(self) -> None:
         """Begin anew in the loop that runs now."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
+from operator import attrgetter
 
 from umavez.core.flow import Swap
 from umavez.core.record import Draft
@@ -45,6 +47,15 @@ class Keeping:
 def telling(draft: Draft) -> bool:
     """Whether `draft` has more to keep than its record: an event, or where its claim came from."""
     return draft.event is not None or draft.origin is not None
+
+
+def any_telling(swaps: Iterable[Swap]) -> bool:
+    """Whether one of them has. Without a step of Python for each: a batch has hundreds, and hardly one that does."""
+    return not _NOTHING.issuperset(map(_told, swaps))
+
+
+_told = attrgetter("draft.event", "draft.origin")
+_NOTHING = {(None, None)}
 
 
 def bare(swap: Swap) -> Swap:

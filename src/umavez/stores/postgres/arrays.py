@@ -16,8 +16,6 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Settled
 from umavez.core.telling.events import EventDraft
 from umavez.stores import rows
-from umavez.stores.keeping import telling
-from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres.errors import failed
 from umavez.stores.postgres.values import NO_EVENT, Row, reply_of
 
@@ -57,11 +55,6 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
         _texts(columns.evidence),
         *_told(columns.event, columns.origin),
     ]
-
-
-def batching(swaps: Sequence[Swap]) -> str:
-    """The statement for these swaps: BATCH, unless one of them leaves an event or brings an origin."""
-    return sql.BATCH_TELLING if any(telling(swap.draft) for swap in swaps) else sql.BATCH
 
 
 def packed(swaps: Sequence[Swap], offset: int) -> Row:

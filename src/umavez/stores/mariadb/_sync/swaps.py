@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap
-from umavez.stores.keeping import Keeping, bare, telling
+from umavez.stores.keeping import Keeping, any_telling, bare
 from umavez.stores.mariadb._sync.connection import MariadbConnection
 from umavez.stores.mariadb.batch import Batch
 from umavez.stores.mariadb.errors import ROUNDS, stubborn
@@ -27,7 +27,7 @@ class MariadbLane:
     def send(self, batch: Sequence[Swap]) -> Sequence[Reply]:
         """One statement for one swap, one for many; a swap with an event needs a transaction, as many do."""
         texts = texts_at(self._clock.offset)
-        eventful = any(telling(swap.draft) for swap in batch)
+        eventful = any_telling(batch)
         if eventful and not self._keeps():
             batch, eventful = [bare(swap) for swap in batch], False
         if len(batch) == 1 and (not eventful or batch[0].expected is None):

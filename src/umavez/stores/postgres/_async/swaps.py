@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap, Swapped
-from umavez.stores.keeping import Keeping, bare, telling
+from umavez.stores.keeping import Keeping, any_telling, bare, telling
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
-from umavez.stores.postgres.arrays import batching, packed, replies
+from umavez.stores.postgres.arrays import packed, replies
 from umavez.stores.postgres.errors import overtaken
 from umavez.stores.postgres.url import Target
 from umavez.stores.postgres.values import reply_of, swapping
@@ -33,9 +33,10 @@ class AsyncPostgresLane:
             if telling(swap.draft) and not await self._keeps():
                 swap = bare(swap)
             return (await self._one(swap),)
-        if any(telling(swap.draft) for swap in swaps) and not await self._keeps():
-            swaps = [bare(swap) for swap in swaps]
-        return await self._many(swaps)
+        tells = any_telling(swaps)
+        if tells and not await self._keeps():
+            swaps, tells = [bare(swap) for swap in swaps], False
+        return await self._many(swaps, sql.BATCH_TELLING if tells else sql.BATCH)
 
     async def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""
@@ -52,8 +53,8 @@ class AsyncPostgresLane:
                 return reply_of(swap.draft.key, row)
         raise overtaken()
 
-    async def _many(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
-        answers = replies(swaps, await self.connection.rows(batching(swaps), packed(swaps, self._clock.offset)))
+    async def _many(self, swaps: Sequence[Swap], text: str) -> Sequence[Swapped | Stale]:
+        answers = replies(swaps, await self.connection.rows(text, packed(swaps, self._clock.offset)))
         return [answer or await self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def forget(self) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap, Swapped
-from umavez.stores.keeping import Keeping, bare, telling
+from umavez.stores.keeping import Keeping, any_telling, bare, telling
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._sync.connection import PostgresConnection
-from umavez.stores.postgres.arrays import batching, packed, replies
+from umavez.stores.postgres.arrays import packed, replies
 from umavez.stores.postgres.errors import overtaken
 from umavez.stores.postgres.url import Target
 from umavez.stores.postgres.values import reply_of, swapping
@@ -34,9 +34,10 @@ class PostgresLane:
             if telling(swap.draft) and not self._keeps():
                 swap = bare(swap)
             return (self._one(swap),)
-        if any(telling(swap.draft) for swap in swaps) and not self._keeps():
-            swaps = [bare(swap) for swap in swaps]
-        return self._many(swaps)
+        tells = any_telling(swaps)
+        if tells and not self._keeps():
+            swaps, tells = [bare(swap) for swap in swaps], False
+        return self._many(swaps, sql.BATCH_TELLING if tells else sql.BATCH)
 
     def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""
@@ -53,8 +54,8 @@ class PostgresLane:
                 return reply_of(swap.draft.key, row)
         raise overtaken()
 
-    def _many(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
-        answers = replies(swaps, self.connection.rows(batching(swaps), packed(swaps, self._clock.offset)))
+    def _many(self, swaps: Sequence[Swap], text: str) -> Sequence[Swapped | Stale]:
+        answers = replies(swaps, self.connection.rows(text, packed(swaps, self._clock.offset)))
         return [answer or self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def forget(self) -> None:
