@@ -51,6 +51,7 @@ from umavez.errors import (
 )
 from umavez.stores import AsyncStore
 
+_new = tuple.__new__  # see core/drafts.py, where its gain is told
 POLLS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25)
 """Seconds between looks at a key held by another process; one held here wakes its waiters itself."""
 
@@ -103,7 +104,7 @@ class AsyncAdmission:
             # Sent again as it is: a claim that was written is recognised by its stamp.
             reply = await swap_again(store, None, draft, uncertain)
         if type(reply) is Swapped:
-            claim = tuple.__new__(Claim, (draft, reply.fence, reply.now))  # see core/drafts.py
+            claim = _new(Claim, (draft, reply.fence, reply.now))
             return AsyncAttempt(store, plan, intent.key, claim, self._observe, False, insistence)
         judgement = glimpsed(intent, policy, draft, reply)
         if type(judgement) is Replay:
@@ -253,8 +254,7 @@ class AsyncAdmission:
         CURRENT.set(attempt.parent)
         attempt.home = None
         self.heartbeats.discard(attempt)
-        done = self._waiters.pop(attempt.key.digest, None)
-        if done is not None:
+        if self._waiters and (done := self._waiters.pop(attempt.key.digest, None)) is not None:
             done.ring()
 
 

@@ -20,8 +20,8 @@ from umavez.core.resolution import noted
 from umavez.core.telling.events import LOST
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives
-from umavez.engine.observing import error_type
-from umavez.engine.outcome import Observe, Outcome, downstream_key
+from umavez.engine.observing import Observers, error_type
+from umavez.engine.outcome import Outcome, downstream_key
 from umavez.engine.stamps import STAMPS
 from umavez.engine.traces import with_origin, with_trace
 from umavez.errors import (
@@ -106,7 +106,7 @@ class AsyncAttempt:
         plan: Plan,
         key: Key,
         claim: Claim | None,
-        observe: Observe,
+        observe: Observers,
         replayed: bool = False,
         insistence: Insistence = while_the_lease_lives,
     ) -> None:
@@ -121,7 +121,8 @@ class AsyncAttempt:
         if claim is None:
             self.fence, self.number, self._owner = 0, 1, ""
         else:
-            self.fence, self.number, self._owner = claim.fence, claim.draft.attempt, claim.draft.stamp
+            draft = claim.draft
+            self.fence, self.number, self._owner = claim.fence, draft.attempt, draft.stamp
         if replayed:
             self.is_replay = self.done = True
         self.renewed_at = self.began_at = time.monotonic()
@@ -293,14 +294,13 @@ class AsyncAttempt:
             if self.done or claim is None or self.lost:
                 return self._too_late(ends)
             self._writes += 1
-            draft = drafting(claim.draft, f"{self._owner}/{self._writes}", *words)
-            draft = draft if draft.event is None else with_trace(draft)
-            from_nowhere = self.followed and ends is not None and claim.draft.origin is None
-            draft = with_origin(draft, self.followed) if from_nowhere else draft
+            was = claim.draft
+            draft = drafting(was, f"{self._owner}/{self._writes}", *words)
+            draft = draft if draft.event is None and not self.followed else self._told(draft, claim, ends)
             # Before the send: the lease runs from the store's write, which is not later than the answer.
             sent_at = time.monotonic()
             try:
-                reply = await self._store.swap(claim.draft.stamp, draft)
+                reply = await self._store.swap(was.stamp, draft)
                 if type(reply) is Swapped:
                     self._claim = _new(Claim, (draft, claim.fence, reply.now))
                 else:
@@ -313,10 +313,16 @@ class AsyncAttempt:
             if ends is not None:
                 self.done = True
                 self.ended_as = ends
-        if ends is not None:
+        if ends is not None and self._observe.all:
             seconds = time.monotonic() - self.began_at
             self._observe(ends, self.key, self.number, seconds, self.fence, self.failed_with)
         return None
+
+    def _told(self, draft: Draft, claim: Claim, ends: str | None) -> Draft:
+        """The draft with the trace of its event, and at the end with the origin that a claim without one had."""
+        draft = draft if draft.event is None else with_trace(draft)
+        from_nowhere = self.followed and ends is not None and claim.draft.origin is None
+        return with_origin(draft, self.followed) if from_nowhere else draft
 
     def _go_apart_from_parent(self) -> None:
         """Bear another name than the attempt in the parent process, from which this one was forked.

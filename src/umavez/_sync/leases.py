@@ -15,7 +15,6 @@ from umavez.core import lease as flows
 from umavez.core.key import Key
 from umavez.core.protocol import Busy, Granted, Intent, Verdict, admit
 from umavez.engine.declaration import Plan
-from umavez.engine.outcome import Observe
 from umavez.engine.stamps import STAMPS
 from umavez.errors import ClaimLost, OperationInProgress, StoreError, StoreUnavailable, StoreUncertain
 from umavez.sql.joining import driver_connection
@@ -62,7 +61,7 @@ class Leases:
         self._store: Store = once.store
         self._kind = once.scope if kind is None else kind
         self._codec = once.codec
-        self._observe: Observe = once.observers
+        self._observe = once.observers
         self._courtesy = Courtesy()
         self._heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set, closed by its owner
 

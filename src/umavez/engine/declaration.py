@@ -64,7 +64,11 @@ class Plan:
         self, key: object, meaning: Any, process_instance: str | None, activity: str | None, scope: str | None
     ) -> Intent:
         """The intent of a call that names its key itself."""
-        name = self.key(key, scope)
+        # As `key` makes it: nearly every call comes with a text and in the engine's own scope.
+        if type(key) is str and scope is None:
+            name = Key(self.scope, self.operation, key, self._prefix)
+        else:
+            name = self.key(key, scope)
         mark = None if meaning is None else fingerprint(meaning)
         if process_instance is not None or activity is not None:
             process_instance, activity = placed("process_instance", process_instance), placed("activity", activity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final
+from typing import Any, Generic, NamedTuple, TypeVar, final
 
 from umavez.core.key import Key
 from umavez.core.record import Record
@@ -86,23 +86,6 @@ KINDS = (
 
 Observer = Callable[[Event], None]
 """Hears every event. It runs in the caller's thread or task: it must be quick, and must not raise."""
-
-
-class Observe(Protocol):
-    """How attempts and admissions tell of an event; no Event is made when nobody listens."""
-
-    def __call__(
-        self,
-        kind: str,
-        key: Key,
-        attempt: int,
-        seconds: float = 0.0,
-        fence: int = 0,
-        error: str = "",
-        origin: Origin | None = None,
-    ) -> None:
-        """Tell every observer."""
-        ...
 
 
 def downstream_key(key: Key, purpose: str) -> str:

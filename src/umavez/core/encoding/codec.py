@@ -59,10 +59,10 @@ class JsonCodec:
         try:
             if type(value) is int:
                 return str(value)
-            text = _ENCODE(value) if _is_plain(value) else ""
+            text = "".join(_WRITE(value, 0)) if _is_plain(value) else ""
             if not text or '"$' in text:
                 # Not flat, or it may hold a name that would be taken for one of our tags.
-                text = _ENCODE(self._tagged(value))
+                text = "".join(_WRITE(self._tagged(value), 0))
             if not text.isascii():
                 text.encode()  # a lone surrogate is refused here, not by the store
         except (ValueError, RecursionError) as error:
@@ -262,19 +262,22 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _encoder() -> Callable[[Any], str]:
-    """`JSONEncoder.encode` with its C encoder made once: making one for each value takes longer than using it.
+def _writer() -> Callable[[Any, int], Iterable[str]]:
+    """`JSONEncoder.iterencode` with its C encoder made once: making one for each value takes longer than using it.
 
     It looks for no cycles: what is encoded was walked by `_tagged`, or is flat.
     """
     plain = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return plain.encode
-    write = make(None, plain.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
-    return lambda value: "".join(write(value, 0))
+        return lambda value, _: plain.iterencode(value)
+    write: Callable[[Any, int], Iterable[str]] = make(
+        None, plain.default, json.encoder.encode_basestring, None, ":", ",", False, False, False
+    )
+    return write
 
 
-_ENCODE = _encoder()
+_WRITE = _writer()
+"""Gives the parts of a value's text; its second argument is for indentation, and 0."""
 _DECODE = json.JSONDecoder().raw_decode
 """The decoder's own scanner: what was encoded here has no space around it to skip."""
