@@ -23,47 +23,48 @@ SHUNNED = 10_000
 
 
 class Shunned:
-    """Keys whose lock was waited for in vain a moment ago, and the lanes on which one of them is under way."""
+    """Keys whose lock was waited for in vain a moment ago, and the lanes on which one of them is under way.
 
-    __slots__ = ("_lanes", "_most", "_until")
+    Nearly always there are none, and every swap comes by: ask `keys` and `lanes` before calling anything here.
+    """
+
+    __slots__ = ("_most", "keys", "lanes")
 
     def __init__(self, lanes: int) -> None:
-        self._until: dict[bytes, float] = {}
-        self._lanes: set[int] = set()
+        self.keys: dict[bytes, float] = {}
+        """Until when each is shunned; those whose time is over may still be here."""
+        self.lanes: set[int] = set()
         self._most = max(lanes - 1, 1)
 
-    def __bool__(self) -> bool:
-        return bool(self._until)
-
     def __contains__(self, digest: bytes) -> bool:
-        return self._until.get(digest, 0.0) > time.monotonic()
+        return self.keys.get(digest, 0.0) > time.monotonic()
 
     def full(self) -> bool:
         """Whether one lane more would leave none to the others."""
-        return len(self._lanes) >= self._most
+        return len(self.lanes) >= self._most
 
     def admits(self, digest: bytes, lane: object) -> bool:
         """Whether a swap of this key may go on `lane` now, by itself; it is counted until the lane `leave`s."""
-        if not self._until or digest not in self:
+        if digest not in self:
             return True
         if self.full():
             return False
-        self._lanes.add(id(lane))
+        self.lanes.add(id(lane))
         return True
 
     def leave(self, lane: object) -> None:
         """The lane is free again."""
-        self._lanes.discard(id(lane))
+        self.lanes.discard(id(lane))
 
     def note(self, swap: Swap, answer: object) -> None:
         """Remember the key of a swap that was sent alone and waited in vain."""
         if not (isinstance(answer, OperationInProgress) or (isinstance(answer, StoreError) and answer.blocked)):
             return
         now = time.monotonic()
-        if len(self._until) >= SHUNNED:
-            self._until = {digest: until for digest, until in self._until.items() if until > now}
-        if len(self._until) < SHUNNED:
-            self._until[swap.draft.key.digest] = now + SHUNNED_FOR
+        if len(self.keys) >= SHUNNED:
+            self.keys = {digest: until for digest, until in self.keys.items() if until > now}
+        if len(self.keys) < SHUNNED:
+            self.keys[swap.draft.key.digest] = now + SHUNNED_FOR
 
 
 class Resent:
@@ -103,7 +104,7 @@ def next_of(
 
     Whoever comes first and is shunned goes alone, if it may; the others go together.
     """
-    if not shunned or not queue:
+    if not shunned.keys or not queue:
         return batch_of(queue, digests, most)
     if digests[0] in shunned and shunned.admits(digests[0], lane):
         return queue[:1], queue[1:]

@@ -61,23 +61,23 @@ class GroupCommit:
 
     def swap(self, swap: Swap) -> Reply:
         """Carry out one swap, alone or with others. Raises StoreError."""
+        shunned = self._shunned
         with self._lock:
-            turn = self._turn(swap)
+            idle = self._idle
+            free = idle and (not shunned.keys or shunned.admits(swap.draft.key.digest, idle[-1]))
+            turn = idle.pop() if free else self._in_line(swap)
         if isinstance(turn, _Ticket):
             return self._queued(turn)
         try:
             return turn.send((swap,))[0]
         except Exception as error:
-            self._shunned.note(swap, error)
+            shunned.note(swap, error)
             self._turn_away(error)
             raise
         finally:
             self._pass_on(turn)
 
-    def _turn(self, swap: Swap) -> Lane | _Ticket:
-        """A free lane, or a place in the queue."""
-        if self._idle and self._shunned.admits(swap.draft.key.digest, self._idle[-1]):
-            return self._idle.pop()
+    def _in_line(self, swap: Swap) -> _Ticket:
         ticket = _Ticket(swap)
         self._queue.append(ticket)
         return ticket
@@ -135,11 +135,12 @@ class GroupCommit:
 
     def _pass_on(self, lane: Lane) -> None:
         """Hand the lane to the head of the queue, with its batch; or leave it idle."""
-        if lane in self._leaving:
+        if self._leaving and lane in self._leaving:
             self._leaving.discard(lane)
             lane.close()
         with self._lock:
-            self._shunned.leave(lane)
+            if self._shunned.lanes:
+                self._shunned.leave(lane)
             if not self._queue:
                 self._idle.append(lane)
                 return
@@ -199,12 +200,13 @@ class AsyncGroupCommit:
         loop = get_running_loop()
         if loop is not self._loop:
             self._move()
-        if self._idle and self._shunned.admits(swap.draft.key.digest, self._idle[-1]):
-            lane = self._idle.pop()
+        idle, shunned = self._idle, self._shunned
+        if idle and (not shunned.keys or shunned.admits(swap.draft.key.digest, idle[-1])):
+            lane = idle.pop()
             try:
                 return (await lane.send((swap,)))[0]
             except Exception as error:
-                self._shunned.note(swap, error)
+                shunned.note(swap, error)
                 self._turn_away(error)
                 raise
             finally:
@@ -238,8 +240,9 @@ class AsyncGroupCommit:
 
     def _pass_on(self, lane: AsyncLane) -> None:
         """Let the lane carry those who wait; or leave it idle."""
-        self._shunned.leave(lane)
-        if lane in self._leaving:
+        if self._shunned.lanes:
+            self._shunned.leave(lane)
+        if self._leaving and lane in self._leaving:
             self._leaving.discard(lane)
             self._keep(self._leave(lane))
         elif self._queue and self._may_go():
@@ -272,7 +275,7 @@ class AsyncGroupCommit:
 
     def _may_go(self) -> bool:
         """Whether somebody waits who need not wait for a lock's sake."""
-        if not self._shunned:
+        if not self._shunned.keys:
             return True
         return not self._shunned.full() or any(swap.draft.key.digest not in self._shunned for swap, _, _ in self._queue)
 
