@@ -10,14 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from umavez import Once
 from umavez.concurrency.heartbeat import Heartbeats
-from umavez.concurrency.shelter import exposed, sheltered
+from umavez.concurrency.shelter import exposed, sheltered, sheltered_swap
 from umavez.concurrency.waiting import Bell
 from umavez.stores.mariadb.store import MariadbStore
 from umavez.stores.postgres.store import PostgresStore
@@ -145,13 +147,27 @@ def alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_without_a_handler_a_call_stays_in_its_thread() -> None:
+Shelter = Callable[[Callable[[], Any]], Callable[[], Any]]
+
+
+def _as_a_swap(call: Callable[[], Any]) -> Callable[[], Any]:
+    return partial(sheltered_swap(lambda _self, _expected, _draft: call()), None, None, None)
+
+
+@pytest.fixture(params=[sheltered, _as_a_swap], ids=["any call", "a swap"])
+def shelter(request: pytest.FixtureRequest) -> Shelter:
+    """Both ways into the shelter."""
+    given: Shelter = request.param
+    return given
+
+
+def test_without_a_handler_a_call_stays_in_its_thread(shelter: Shelter) -> None:
     assert not exposed()
-    assert sheltered(threading.get_ident)() == threading.get_ident()
+    assert shelter(threading.get_ident)() == threading.get_ident()
 
 
 @pytest.mark.usefixtures("alarm")
-def test_an_interrupted_call_is_finished_before_the_next_begins() -> None:
+def test_an_interrupted_call_is_finished_before_the_next_begins(shelter: Shelter) -> None:
     seen: list[str] = []
 
     def slow() -> None:
@@ -161,8 +177,8 @@ def test_an_interrupted_call_is_finished_before_the_next_begins() -> None:
 
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     with pytest.raises(TimeoutError):
-        sheltered(slow)()
-    sheltered(lambda: seen.append("next"))()
+        shelter(slow)()
+    shelter(lambda: seen.append("next"))()
 
     assert seen == ["begun", "finished", "next"]
 
@@ -176,7 +192,7 @@ def interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_waits_until_the_call_is_over() -> None:
+def test_an_interrupt_waits_until_the_call_is_over(shelter: Shelter) -> None:
     """SIGINT with Python's own handler: the call is not cut in two, and KeyboardInterrupt comes right after it."""
     seen: list[str] = []
 
@@ -185,26 +201,26 @@ def test_an_interrupt_waits_until_the_call_is_over() -> None:
         seen.append("finished")
 
     def nested() -> None:
-        sheltered(call)()
+        shelter(call)()
         seen.append("around")
 
     with pytest.raises(KeyboardInterrupt):
-        sheltered(nested)()
+        shelter(nested)()
 
     assert seen == ["finished", "around"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_is_told_once() -> None:
+def test_an_interrupt_is_told_once(shelter: Shelter) -> None:
     """The handler is one for all calls: what the last one held back is no reason to interrupt the next."""
     with pytest.raises(KeyboardInterrupt):
-        sheltered(lambda: signal.raise_signal(signal.SIGINT))()
-    assert sheltered(lambda: 7)() == 7
+        shelter(lambda: signal.raise_signal(signal.SIGINT))()
+    assert shelter(lambda: 7)() == 7
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_somebody_who_insists_may_leave_a_call_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_who_insists_may_leave_a_call_that_hangs(shelter: Shelter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("umavez.concurrency.shelter.INSIST", 0.0)
     seen: list[str] = []
 
@@ -216,18 +232,18 @@ def test_somebody_who_insists_may_leave_a_call_that_hangs(monkeypatch: pytest.Mo
         seen.append("too late")
 
     with pytest.raises(KeyboardInterrupt):
-        sheltered(call)()
+        shelter(call)()
 
     assert seen == ["held back"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_where_somebody_handles_it_himself_the_call_goes_to_another_thread(number: int) -> None:
+def test_where_somebody_handles_it_himself_the_call_goes_to_another_thread(shelter: Shelter, number: int) -> None:
     before = signal.signal(number, lambda *_: None)
     try:
         assert exposed()
-        assert sheltered(threading.get_ident)() != threading.get_ident()
+        assert shelter(threading.get_ident)() != threading.get_ident()
     finally:
         signal.signal(number, before)
     assert not exposed()
@@ -253,12 +269,12 @@ def test_a_bell_wakes_who_waits_and_who_comes_later() -> None:
 
 
 @pytest.mark.usefixtures("alarm")
-def test_what_a_sheltered_call_raises_is_raised_to_its_caller() -> None:
+def test_what_a_sheltered_call_raises_is_raised_to_its_caller(shelter: Shelter) -> None:
     def fails() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        sheltered(fails)()
+        shelter(fails)()
 
 
 LOOKS = """

@@ -25,6 +25,9 @@ from typing import Any, ParamSpec, TypeVar
 from umavez.concurrency.after_fork import reset_after_fork
 
 P = ParamSpec("P")
+S = TypeVar("S")
+A = TypeVar("A")
+B = TypeVar("B")
 T = TypeVar("T")
 
 LIMITS = tuple(
@@ -82,6 +85,31 @@ def sheltered(method: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
+def sheltered_swap(method: Callable[[S, A, B], T]) -> Callable[[S, A, B], T]:
+    """`sheltered` for the one method that every call comes by.
+
+    Its arguments are named: gathered and spread again they cost as much as all that is asked about signals.
+    """
+    otherwise = sheltered(method)
+
+    @wraps(method)
+    def call(self: S, expected: A, draft: B) -> T:
+        if get_ident() != _SHELTER.main:
+            return method(self, expected, draft)
+        if [*map(_handler_of, _WATCHED)] != _USUAL:
+            return otherwise(self, expected, draft)
+        _HELD_BACK.since = None
+        _handle(_INTERRUPT, _HELD_BACK)
+        try:
+            return method(self, expected, draft)
+        finally:
+            _handle(_INTERRUPT, signal.default_int_handler)
+            if _HELD_BACK.since is not None:
+                raise KeyboardInterrupt
+
+    return call
+
+
 class _HeldBack:
     """A handler that only notes that it was called. One is enough: it stands for one call of the main thread."""
 
@@ -99,6 +127,11 @@ class _HeldBack:
 
 
 _HELD_BACK = _HeldBack()
+
+
+def async_sheltered_swap(method: Callable[[S, A, B], T]) -> Callable[[S, A, B], T]:
+    """`method` as it is; see async_sheltered."""
+    return method
 
 
 def async_sheltered(method: Callable[P, T]) -> Callable[P, T]:

@@ -12,7 +12,7 @@ from typing import Any
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.pool import AsyncPool
-from umavez.concurrency.shelter import async_sheltered
+from umavez.concurrency.shelter import async_sheltered, async_sheltered_swap
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
@@ -66,7 +66,7 @@ class AsyncMariadbStore:
             (rows,) = await connection.run(reading(texts_at(self._clock.offset), key))
             return seen(key, rows)
 
-    @async_sheltered
+    @async_sheltered_swap
     async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands; see Store.swap.
 

@@ -12,7 +12,7 @@ from typing import Any
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import GroupCommit
 from umavez.concurrency.pool import Pool
-from umavez.concurrency.shelter import sheltered
+from umavez.concurrency.shelter import sheltered, sheltered_swap
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
@@ -66,7 +66,7 @@ class MariadbStore:
             (rows,) = connection.run(reading(texts_at(self._clock.offset), key))
             return seen(key, rows)
 
-    @sheltered
+    @sheltered_swap
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands; see Store.swap.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from umavez.clock import SYSTEM, Clock
-from umavez.concurrency.shelter import async_sheltered
+from umavez.concurrency.shelter import async_sheltered, async_sheltered_swap
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
@@ -39,7 +39,7 @@ class AsyncRedisStore:
         """What stands under `key`."""
         return await self._look(self._dialogues.read(key))
 
-    @async_sheltered
+    @async_sheltered_swap
     async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands, in one command; see Store.swap."""
         stamp = quoted(draft.stamp)

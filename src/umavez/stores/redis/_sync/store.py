@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from umavez.clock import SYSTEM, Clock
-from umavez.concurrency.shelter import sheltered
+from umavez.concurrency.shelter import sheltered, sheltered_swap
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
@@ -40,7 +40,7 @@ class RedisStore:
         """What stands under `key`."""
         return self._look(self._dialogues.read(key))
 
-    @sheltered
+    @sheltered_swap
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands, in one command; see Store.swap."""
         stamp = quoted(draft.stamp)
