@@ -24,6 +24,7 @@ from umavez.stores.postgres import store as postgres
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
 from umavez.stores.postgres._sync.connection import PostgresConnection
 from umavez.stores.postgres.url import Target, target_of
+from umavez.stores.postgres.values import parameters
 
 
 def new_key() -> Key:
@@ -389,10 +390,10 @@ def test_settings_that_a_pooler_dropped_are_noticed_with_what_to_do(postgres_url
     bare = Target(postgres_url, 2)
 
     async def awaited() -> None:
-        await AsyncPostgresConnection(bare).rows("SELECT 1", ())
+        await AsyncPostgresConnection(bare).rows("SELECT 1", [])
 
     with pytest.raises(StoreUnavailable, match="ALTER ROLE name SET lock_timeout"):
-        PostgresConnection(bare).rows("SELECT 1", ())
+        PostgresConnection(bare).rows("SELECT 1", [])
     with pytest.raises(StoreUnavailable, match="ALTER ROLE name SET lock_timeout"):
         asyncio.run(awaited())
 
@@ -400,18 +401,18 @@ def test_settings_that_a_pooler_dropped_are_noticed_with_what_to_do(postgres_url
 def test_a_lock_timeout_of_the_account_or_the_callers_own_wish_is_taken(postgres_url: str) -> None:
     for given in ("-c lock_timeout=500", "-c lock_timeout=0"):
         connection = PostgresConnection(Target(make_conninfo(postgres_url, options=given), 2))
-        assert connection.rows("SELECT 1", ()) == [(1,)]
+        assert connection.rows("SELECT 1", []) == [(1,)]
         connection.close()
 
 
 def test_prepared_statements_that_were_forgotten_on_the_way_are_sent_whole(postgres_url: str) -> None:
     connection = PostgresConnection(target_of(postgres_url))
-    assert connection.rows("SELECT $1::bigint", (1,)) == [(1,)]
+    assert connection.rows("SELECT $1::bigint", parameters((1,))) == [(1,)]
     session = connection._session
     session.connection.execute("DEALLOCATE ALL")
 
-    assert connection.rows("SELECT $1::bigint", (2,)) == [(2,)]
+    assert connection.rows("SELECT $1::bigint", parameters((2,))) == [(2,)]
     session.connection.execute("DEALLOCATE ALL")
-    assert connection.rows("SELECT $1::bigint", (3,)) == [(3,)]
+    assert connection.rows("SELECT $1::bigint", parameters((3,))) == [(3,)]
     assert connection._session is session
     connection.close()

@@ -62,7 +62,7 @@ def test_a_readiness_wakes_its_task_each_time() -> None:
     async def story() -> None:
         readiness = AsyncReadiness(connection, 30.0)
         for _ in range(3):
-            readiness.begin()
+            readiness.until = None
             ready = readiness.readable()
             connection.far.send(b"x")
             await asyncio.wait_for(ready, 5)
@@ -80,7 +80,6 @@ def test_a_readiness_that_nobody_waits_for_leaves_the_loop() -> None:
     async def story() -> bool:
         loop = asyncio.get_running_loop()
         readiness = AsyncReadiness(connection, 30.0)
-        readiness.begin()
         ready = readiness.readable()
         connection.far.close()
         await asyncio.wait_for(ready, 5)

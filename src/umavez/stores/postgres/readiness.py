@@ -1,7 +1,7 @@
 """Readiness: how a thread and a task wait for their connection's socket. Here waiting differs, so both are by hand.
 
-An exchange with the server `begin`s, then waits as often as it must; the server may be silent for `patience` seconds of
-it, and then NoReply is raised.
+An exchange with the server waits as often as it must; from its first wait on the server may be silent for `patience`
+seconds, `until` then, and NoReply is raised. Whoever begins an exchange sets `until` to None.
 """
 
 from __future__ import annotations
@@ -22,24 +22,28 @@ class Readiness:
 
     def __init__(self, connection: Connection[Any], patience: float) -> None:
         self._patience = patience
-        self._end = 0.0
+        self._millis = patience * 1000
+        self.until: float | None = None
         self._incoming, self._outgoing = select.poll(), select.poll()
         self._incoming.register(connection.pgconn.socket, select.POLLIN)
         self._outgoing.register(connection.pgconn.socket, select.POLLOUT)
 
-    def begin(self) -> None:
-        """An exchange begins: from here on the server's silence counts."""
-        self._end = monotonic() + self._patience
-
     def readable(self) -> None:
         """Return when there is something to read. Raises NoReply."""
-        if not self._incoming.poll(max(0.0, self._end - monotonic()) * 1000):
+        if not self._incoming.poll(self._left()):
             raise NoReply(self._patience)
 
     def writable(self) -> None:
         """Return when the socket takes more. Raises NoReply."""
-        if not self._outgoing.poll(max(0.0, self._end - monotonic()) * 1000):
+        if not self._outgoing.poll(self._left()):
             raise NoReply(self._patience)
+
+    def _left(self) -> float:
+        """Milliseconds that the server may still be silent for."""
+        if self.until is None:
+            self.until = monotonic() + self._patience
+            return self._millis
+        return max(0.0, self.until - monotonic()) * 1000
 
     def stop(self) -> None:
         """Nothing: nobody else knows of the socket."""
@@ -59,20 +63,18 @@ class AsyncReadiness:
     def __init__(self, connection: AsyncConnection[Any], patience: float) -> None:
         self._connection = connection
         self._patience = patience
-        self._began = 0.0
+        self.until: float | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._socket = connection.pgconn.socket
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._strays = 0
 
-    def begin(self) -> None:
-        """See Readiness.begin."""
-        self._began = get_running_loop().time()
-
     def readable(self) -> asyncio.Future[None]:
         """Done when there is something to read. The loop may be another each time."""
         loop = get_running_loop()
+        if self.until is None:
+            self.until = loop.time() + self._patience
         if loop is not self._loop:
             self.stop()
             loop.add_reader(self._socket, self._wake)
@@ -86,9 +88,9 @@ class AsyncReadiness:
     def _look_after(self) -> None:
         self._watch = None
         waiter, loop = self._waiter, self._loop
-        if waiter is None or waiter.done() or loop is None:
+        if waiter is None or waiter.done() or loop is None or self.until is None:
             return
-        left = self._began + self._patience - loop.time()
+        left = self.until - loop.time()
         if left > 0:
             self._watch = loop.call_later(left, self._look_after)
         else:
@@ -108,10 +110,12 @@ class AsyncReadiness:
     async def writable(self) -> None:
         """Return when the socket takes more. Rare, so nothing stays registered. Raises NoReply."""
         loop = get_running_loop()
+        if self.until is None:
+            self.until = loop.time() + self._patience
         ready: asyncio.Future[None] = loop.create_future()
         loop.add_writer(self._socket, _set, ready)
         try:
-            async with asyncio.timeout_at(self._began + self._patience):
+            async with asyncio.timeout_at(self.until):
                 await ready
         except TimeoutError as error:
             raise NoReply(self._patience) from error

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
 from struct import Struct
+from struct import error as StructError  # noqa: N812  # its own name says nothing
 from typing import Any
 
 import psycopg
@@ -24,11 +25,15 @@ from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
+from umavez.core.record import Draft, Status
 from umavez.errors import NotStorable
 from umavez.stores import rows
 from umavez.stores.postgres import statements as sql
+from umavez.stores.postgres.errors import failed
 
 Row = tuple[Any, ...]
+Values = list[bytes | None]
+"""Parameters as they are sent."""
 _new = tuple.__new__  # see core/drafts.py, where its gain is told
 
 
@@ -62,10 +67,13 @@ def adapt(context: AdaptContext) -> None:
     context.adapters.register_dumper(bool, _Truth)
 
 
-_TRUTHS = {True: b"\1", False: b"\0"}
+_YES, _NO = b"\1", b"\0"
+_TRUTHS = {True: _YES, False: _NO}
+_STATUSES = {status: status.value.encode() for status in Status}
+_text, _pack = str.encode, Struct(">q").pack
 _ENCODING: dict[type, Callable[[Any], bytes | None]] = {
-    str: str.encode,
-    int: Struct(">q").pack,
+    str: _text,
+    int: _pack,
     bool: _TRUTHS.__getitem__,
     bytes: bytes,
     type(None): lambda _: None,
@@ -96,7 +104,15 @@ def loaded(transformer: Transformer, results: Sequence[PGresult]) -> list[Row]:
     return transformer.load_rows(0, result.ntuples, tuple)
 
 
-def encoded(values: Sequence[Any]) -> list[bytes | None]:
+def parameters(values: Sequence[Any], key: Key | None = None) -> Values:
+    """`encoded`; a text that cannot be sent is what `failed` makes of it for `key`."""
+    try:
+        return encoded(values)
+    except UnicodeEncodeError as error:
+        raise failed(error, lost=False, key=key) from error
+
+
+def encoded(values: Sequence[Any]) -> Values:
     """Parameters in PostgreSQL's binary form; every integer is a bigint."""
     try:
         # None by itself: half of a record's values are, and a call for each is a quarter of this function's time.
@@ -145,6 +161,48 @@ def updating(swap: Swap, offset: int) -> Row:
         draft.fresh,
         *rows.values_of(draft, draft.lease, draft.keep),
     )
+
+
+def plainly(swap: Swap, offset: int) -> tuple[str, Values]:
+    """The statement of a swap that tells nothing beside its record, and its parameters as they are sent.
+
+    The same as `parameters(values)` of `swapping`, written out because every call comes by twice: a value costs a third
+    of what asking for its type does (0.6 against 1.6 µs for a claim).
+    """
+    expected, draft = swap
+    key = draft.key
+    try:
+        if expected is None:
+            head = [_pack(offset), key.digest, _text(key.scope), _text(key.operation), _text(key.value)]
+            return sql.INSERT, head + _changes(draft)
+        head = [_pack(offset), key.digest, _text(expected), _TRUTHS[draft.claims], _TRUTHS[draft.fresh]]
+        return sql.UPDATE, head + _changes(draft)
+    except UnicodeEncodeError as error:
+        raise failed(error, lost=False, key=key) from error
+    except (TypeError, StructError):
+        # Something that is neither text nor a number of 64 bits: the slow way says what.
+        text, values = swapping(swap, offset)
+        return text, parameters(values, key)
+
+
+def _changes(draft: Draft) -> Values:
+    """`rows.values_of` as it is sent."""
+    settled = draft.settled
+    return [
+        _text(draft.stamp),
+        _STATUSES[draft.status],
+        _pack(draft.attempt),
+        None if (lease := draft.lease) is None else _pack(lease),
+        None if (keep := draft.keep) is None else _pack(keep),
+        None if (fingerprint := draft.fingerprint) is None else _text(fingerprint),
+        None if (instance := draft.process_instance) is None else _text(instance),
+        None if (activity := draft.activity) is None else _text(activity),
+        _NO if settled is None else _YES,
+        None if settled is None or (body := settled.body) is None else _text(body),
+        None if (error := draft.error) is None else _text(error),
+        None if (progress := draft.progress) is None else _text(progress),
+        None if (evidence := draft.evidence) is None else _text(evidence),
+    ]
 
 
 def reply_of(key: Key, row: Sequence[Any]) -> Swapped | Stale:

@@ -14,7 +14,6 @@ without it they are sent whole as soon as one is found to be missing, which cost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,7 +28,7 @@ from umavez.errors import StoreError, StoreUncertain, UmavezError
 from umavez.stores.postgres.errors import GRACE, failed, is_lost, lock_timeout_dropped, not_reached
 from umavez.stores.postgres.readiness import AsyncReadiness
 from umavez.stores.postgres.url import Target
-from umavez.stores.postgres.values import BINARY, Row, checked, encoded, loaded, name_of
+from umavez.stores.postgres.values import BINARY, Row, Values, checked, loaded, name_of
 
 
 class AsyncPostgresConnection:
@@ -41,8 +40,11 @@ class AsyncPostgresConnection:
         self._session: AsyncSession | None = None
         self._prepares = True
 
-    async def rows(self, text: str, values: Sequence[Any], key: Key | None = None) -> list[Row]:
-        """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`."""
+    async def rows(self, text: str, values: Values, key: Key | None = None) -> list[Row]:
+        """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`.
+
+        `values` are as they are sent; see `parameters`.
+        """
         used = self._session is not None
         try:
             return await self._run(text, values, key)
@@ -51,24 +53,24 @@ class AsyncPostgresConnection:
                 raise
             return await self._again(text, values, key, uncertain)
 
-    async def _again(self, text: str, values: Sequence[Any], key: Key | None, uncertain: StoreUncertain) -> list[Row]:
+    async def _again(self, text: str, values: Values, key: Key | None, uncertain: StoreUncertain) -> list[Row]:
         try:
             return await self._run(text, values, key)
         except StoreError:
             # Whatever stopped the second sending, the first may have been done.
             raise uncertain from uncertain.__cause__
 
-    async def _run(self, text: str, values: Sequence[Any], key: Key | None) -> list[Row]:
+    async def _run(self, text: str, values: Values, key: Key | None) -> list[Row]:
         session = self._session or await self._open()
         try:
             if self._prepares:
                 try:
-                    return await session.execute(text, encoded(values))
+                    return await session.execute(text, values)
                 except InvalidSqlStatementName:
                     # A pooler has put another server behind the session. Nothing was done; from now on say it all.
                     self._prepares = False
-            return await session.say(text, encoded(values))
-        except (psycopg.Error, UnicodeEncodeError) as error:
+            return await session.say(text, values)
+        except psycopg.Error as error:
             failure = session.failure(error, key)
             self.drop()
             raise failure from error
@@ -117,7 +119,7 @@ class AsyncSession:
         self.transformer = Transformer(connection)
         self.readiness = AsyncReadiness(connection, patience)
 
-    async def execute(self, text: str, values: list[bytes | None]) -> list[Row]:
+    async def execute(self, text: str, values: Values) -> list[Row]:
         """The rows of a statement, which is prepared if it is not yet."""
         name = self.names.get(text)
         if name is None:
@@ -125,7 +127,7 @@ class AsyncSession:
         self.pgconn.send_query_prepared(name, values, BINARY[: len(values)], 1)
         return loaded(self.transformer, await self.exchange())
 
-    async def say(self, text: str, values: list[bytes | None]) -> list[Row]:
+    async def say(self, text: str, values: Values) -> list[Row]:
         """The same without preparing: planned each time, and whole for whatever server is behind a pooler."""
         self.pgconn.send_query_params(text.encode(), values, None, BINARY[: len(values)], 1)
         return loaded(self.transformer, await self.exchange())
@@ -147,7 +149,7 @@ class AsyncSession:
         """Everything the server answers, until it is ready again: only then is the statement committed."""
         pgconn, readiness = self.pgconn, self.readiness
         results: list[PGresult] = []
-        readiness.begin()
+        readiness.until = None
         while pgconn.flush():
             await readiness.writable()
         while True:

@@ -14,7 +14,7 @@ from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.group_commit import AsyncGroupCommit
 from umavez.concurrency.pool import AsyncPool
-from umavez.concurrency.shelter import async_sheltered
+from umavez.concurrency.shelter import async_sheltered, async_sheltered_swap
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
@@ -32,7 +32,7 @@ from umavez.stores.postgres.errors import failed, is_lost, not_reached
 from umavez.stores.postgres.joined import WAIT
 from umavez.stores.postgres.queries import asks_time, check_known, found, looking, migrated, schema, seen
 from umavez.stores.postgres.url import target_of
-from umavez.stores.postgres.values import Row
+from umavez.stores.postgres.values import Row, parameters
 
 SWEPT = 1000
 """Records deleted by one statement: its locks are held for a few milliseconds."""
@@ -62,7 +62,7 @@ class AsyncPostgresStore:
         _INHERITED.extend(self._lanes)
         self._begin()
 
-    @async_sheltered
+    @async_sheltered_swap
     def swap(self, expected: str | None, draft: Draft) -> Coroutine[Any, Any, Swapped | Stale]:
         """See Store.swap. Concurrent callers share statements and commits."""
         return self._group.swap(_new(Swap, (expected, draft)))  # no coroutine of its own: one less for each swap
@@ -164,7 +164,7 @@ class AsyncPostgresStore:
     async def _ask(self, text: str, *values: Any) -> list[Row]:
         connection = await self._looks.take()
         try:
-            return await connection.rows(text, values)
+            return await connection.rows(text, parameters(values))
         finally:
             self._looks.give_back(connection)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap, Swapped
-from umavez.stores.keeping import Keeping, any_telling, bare, telling
+from umavez.stores.keeping import Keeping, any_telling, bare
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._async.connection import AsyncPostgresConnection
 from umavez.stores.postgres.arrays import packed, replies
 from umavez.stores.postgres.errors import overtaken
 from umavez.stores.postgres.url import Target
-from umavez.stores.postgres.values import reply_of, swapping
+from umavez.stores.postgres.values import Values, parameters, plainly, reply_of, swapping
 
 ROUNDS = 16
 """How often a swap is repeated when rivals commit between its snapshot and its write."""
@@ -29,10 +29,7 @@ class AsyncPostgresLane:
     async def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """One statement for one swap, one for many."""
         if len(swaps) == 1:
-            (swap,) = swaps
-            if telling(swap.draft) and not await self._keeps():
-                swap = bare(swap)
-            return (await self._one(swap),)
+            return (await self._one(swaps[0]),)
         tells = any_telling(swaps)
         if tells and not await self._keeps():
             swaps, tells = [bare(swap) for swap in swaps], False
@@ -42,19 +39,28 @@ class AsyncPostgresLane:
         """Whether there are tables for events, asked when the first is to be kept."""
         there = self._keeping.there
         if there is None:
-            ((there,),) = await self.connection.rows(sql.KEEPS, ())
+            ((there,),) = await self.connection.rows(sql.KEEPS, [])
             self._keeping.learn(there=there)
         return there
 
     async def _one(self, swap: Swap) -> Swapped | Stale:
-        text, values = swapping(swap, self._clock.offset)
+        draft = swap.draft
+        if draft.event is None and draft.origin is None:
+            text, values = plainly(swap, self._clock.offset)
+        else:
+            text, values = await self._telling(swap)
         for _ in range(ROUNDS):
-            for row in await self.connection.rows(text, values, swap.draft.key):
-                return reply_of(swap.draft.key, row)
+            for row in await self.connection.rows(text, values, draft.key):
+                return reply_of(draft.key, row)
         raise overtaken()
 
+    async def _telling(self, swap: Swap) -> tuple[str, Values]:
+        """The statement of a swap that has more to keep than its record, where there is a place to keep it."""
+        text, words = swapping(swap if await self._keeps() else bare(swap), self._clock.offset)
+        return text, parameters(words, swap.draft.key)
+
     async def _many(self, swaps: Sequence[Swap], text: str) -> Sequence[Swapped | Stale]:
-        answers = replies(swaps, await self.connection.rows(text, packed(swaps, self._clock.offset)))
+        answers = replies(swaps, await self.connection.rows(text, parameters(packed(swaps, self._clock.offset))))
         return [answer or await self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def forget(self) -> None:

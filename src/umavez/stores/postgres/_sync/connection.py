@@ -15,7 +15,6 @@ without it they are sent whole as soon as one is found to be missing, which cost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,7 +29,7 @@ from umavez.errors import StoreError, StoreUncertain, UmavezError
 from umavez.stores.postgres.errors import GRACE, failed, is_lost, lock_timeout_dropped, not_reached
 from umavez.stores.postgres.readiness import Readiness
 from umavez.stores.postgres.url import Target
-from umavez.stores.postgres.values import BINARY, Row, checked, encoded, loaded, name_of
+from umavez.stores.postgres.values import BINARY, Row, Values, checked, loaded, name_of
 
 
 class PostgresConnection:
@@ -42,8 +41,11 @@ class PostgresConnection:
         self._session: Session | None = None
         self._prepares = True
 
-    def rows(self, text: str, values: Sequence[Any], key: Key | None = None) -> list[Row]:
-        """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`."""
+    def rows(self, text: str, values: Values, key: Key | None = None) -> list[Row]:
+        """The rows that a statement returns. Raises StoreError, or what `failed` makes of an error about `key`.
+
+        `values` are as they are sent; see `parameters`.
+        """
         used = self._session is not None
         try:
             return self._run(text, values, key)
@@ -52,24 +54,24 @@ class PostgresConnection:
                 raise
             return self._again(text, values, key, uncertain)
 
-    def _again(self, text: str, values: Sequence[Any], key: Key | None, uncertain: StoreUncertain) -> list[Row]:
+    def _again(self, text: str, values: Values, key: Key | None, uncertain: StoreUncertain) -> list[Row]:
         try:
             return self._run(text, values, key)
         except StoreError:
             # Whatever stopped the second sending, the first may have been done.
             raise uncertain from uncertain.__cause__
 
-    def _run(self, text: str, values: Sequence[Any], key: Key | None) -> list[Row]:
+    def _run(self, text: str, values: Values, key: Key | None) -> list[Row]:
         session = self._session or self._open()
         try:
             if self._prepares:
                 try:
-                    return session.execute(text, encoded(values))
+                    return session.execute(text, values)
                 except InvalidSqlStatementName:
                     # A pooler has put another server behind the session. Nothing was done; from now on say it all.
                     self._prepares = False
-            return session.say(text, encoded(values))
-        except (psycopg.Error, UnicodeEncodeError) as error:
+            return session.say(text, values)
+        except psycopg.Error as error:
             failure = session.failure(error, key)
             self.drop()
             raise failure from error
@@ -118,7 +120,7 @@ class Session:
         self.transformer = Transformer(connection)
         self.readiness = Readiness(connection, patience)
 
-    def execute(self, text: str, values: list[bytes | None]) -> list[Row]:
+    def execute(self, text: str, values: Values) -> list[Row]:
         """The rows of a statement, which is prepared if it is not yet."""
         name = self.names.get(text)
         if name is None:
@@ -126,7 +128,7 @@ class Session:
         self.pgconn.send_query_prepared(name, values, BINARY[: len(values)], 1)
         return loaded(self.transformer, self.exchange())
 
-    def say(self, text: str, values: list[bytes | None]) -> list[Row]:
+    def say(self, text: str, values: Values) -> list[Row]:
         """The same without preparing: planned each time, and whole for whatever server is behind a pooler."""
         self.pgconn.send_query_params(text.encode(), values, None, BINARY[: len(values)], 1)
         return loaded(self.transformer, self.exchange())
@@ -148,7 +150,7 @@ class Session:
         """Everything the server answers, until it is ready again: only then is the statement committed."""
         pgconn, readiness = self.pgconn, self.readiness
         results: list[PGresult] = []
-        readiness.begin()
+        readiness.until = None
         while pgconn.flush():
             readiness.writable()
         while True:

@@ -15,7 +15,7 @@ from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.group_commit import GroupCommit
 from umavez.concurrency.pool import Pool
-from umavez.concurrency.shelter import sheltered
+from umavez.concurrency.shelter import sheltered, sheltered_swap
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
@@ -33,7 +33,7 @@ from umavez.stores.postgres.errors import failed, is_lost, not_reached
 from umavez.stores.postgres.joined import WAIT
 from umavez.stores.postgres.queries import asks_time, check_known, found, looking, migrated, schema, seen
 from umavez.stores.postgres.url import target_of
-from umavez.stores.postgres.values import Row
+from umavez.stores.postgres.values import Row, parameters
 
 SWEPT = 1000
 """Records deleted by one statement: its locks are held for a few milliseconds."""
@@ -63,7 +63,7 @@ class PostgresStore:
         _INHERITED.extend(self._lanes)
         self._begin()
 
-    @sheltered
+    @sheltered_swap
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """See Store.swap. Concurrent callers share statements and commits."""
         return self._group.swap(_new(Swap, (expected, draft)))  # no coroutine of its own: one less for each swap
@@ -165,7 +165,7 @@ class PostgresStore:
     def _ask(self, text: str, *values: Any) -> list[Row]:
         connection = self._looks.take()
         try:
-            return connection.rows(text, values)
+            return connection.rows(text, parameters(values))
         finally:
             self._looks.give_back(connection)
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from umavez.clock import Clock
 from umavez.core.flow import Stale, Swap, Swapped
-from umavez.stores.keeping import Keeping, any_telling, bare, telling
+from umavez.stores.keeping import Keeping, any_telling, bare
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._sync.connection import PostgresConnection
 from umavez.stores.postgres.arrays import packed, replies
 from umavez.stores.postgres.errors import overtaken
 from umavez.stores.postgres.url import Target
-from umavez.stores.postgres.values import reply_of, swapping
+from umavez.stores.postgres.values import Values, parameters, plainly, reply_of, swapping
 
 ROUNDS = 16
 """How often a swap is repeated when rivals commit between its snapshot and its write."""
@@ -30,10 +30,7 @@ class PostgresLane:
     def send(self, swaps: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """One statement for one swap, one for many."""
         if len(swaps) == 1:
-            (swap,) = swaps
-            if telling(swap.draft) and not self._keeps():
-                swap = bare(swap)
-            return (self._one(swap),)
+            return (self._one(swaps[0]),)
         tells = any_telling(swaps)
         if tells and not self._keeps():
             swaps, tells = [bare(swap) for swap in swaps], False
@@ -43,19 +40,28 @@ class PostgresLane:
         """Whether there are tables for events, asked when the first is to be kept."""
         there = self._keeping.there
         if there is None:
-            ((there,),) = self.connection.rows(sql.KEEPS, ())
+            ((there,),) = self.connection.rows(sql.KEEPS, [])
             self._keeping.learn(there=there)
         return there
 
     def _one(self, swap: Swap) -> Swapped | Stale:
-        text, values = swapping(swap, self._clock.offset)
+        draft = swap.draft
+        if draft.event is None and draft.origin is None:
+            text, values = plainly(swap, self._clock.offset)
+        else:
+            text, values = self._telling(swap)
         for _ in range(ROUNDS):
-            for row in self.connection.rows(text, values, swap.draft.key):
-                return reply_of(swap.draft.key, row)
+            for row in self.connection.rows(text, values, draft.key):
+                return reply_of(draft.key, row)
         raise overtaken()
 
+    def _telling(self, swap: Swap) -> tuple[str, Values]:
+        """The statement of a swap that has more to keep than its record, where there is a place to keep it."""
+        text, words = swapping(swap if self._keeps() else bare(swap), self._clock.offset)
+        return text, parameters(words, swap.draft.key)
+
     def _many(self, swaps: Sequence[Swap], text: str) -> Sequence[Swapped | Stale]:
-        answers = replies(swaps, self.connection.rows(text, packed(swaps, self._clock.offset)))
+        answers = replies(swaps, self.connection.rows(text, parameters(packed(swaps, self._clock.offset))))
         return [answer or self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def forget(self) -> None:
