@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 from umavez.messaging.tables.causes import making
@@ -28,11 +29,8 @@ def migrate(url: str, *others: Migration) -> list[str]:
         told = [store.migrate()]
     if not holds_tables(url):
         return told
-    for tables in (making, _numbering):
-        # A transaction for each: while one waits for a moment, nobody waits for what the other has changed.
-        with _migrating(url) as connection:
-            sql = Sql(connection)
-            told.append(carry(tables(sql.dialect), sql))
+    # A transaction for each: while one waits for a moment, nobody waits for what the other has changed.
+    told += [_within(url, partial(_made, tables)) for tables in (making, _numbering)]
     return told + [other(url) for other in others]
 
 
@@ -40,13 +38,18 @@ def _numbering(dialect: Dialect) -> SqlFlow[str]:
     return migration(sequences.PACKAGE, sequences.NAME, sequences.VERSION, dialect)
 
 
-@contextmanager
-def _migrating(url: str) -> Iterator[Any]:
+def _made(tables: Callable[[Dialect], SqlFlow[str]], connection: Any) -> str:
+    sql = Sql(connection)
+    return carry(tables(sql.dialect), sql)
+
+
+def _within(url: str, work: Callable[[Any], str]) -> str:
+    """What `work` says, in a transaction of its own."""
     if not url.startswith("sqlite:"):
         with writing(url, "tables") as connection:
-            yield connection
-        return
+            return work(connection)
     # The store's own way to write, which takes turns with other processes even where a WAL file needs that.
     opened = part_of(url, "connection").SqliteFile(*part_of(url, "url").parsed(url))
-    with closing(opened) as file, file.writing() as connection:
-        yield connection
+    with closing(opened) as file:
+        said: str = file.write(work)
+    return said

@@ -20,10 +20,11 @@ def test_the_file_is_durable_and_its_view_is_readable(tmp_path: Path) -> None:
     once = Once(f"sqlite:///{tmp_path}/r.db", scope="shop")
     once.run("pay", key="1", call=lambda: 1, unknown="rerun")
 
-    with once.store.file.writing() as connection:
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        (shown,) = connection.execute("SELECT created_at FROM idempotency_records_readable").fetchone()
+    asked = ("PRAGMA synchronous", "PRAGMA journal_mode", "SELECT created_at FROM idempotency_records_readable")
+    (synchronous,), (journal,), (shown,) = once.store.file.write(
+        lambda connection: [connection.execute(text).fetchone() for text in asked]
+    )
+    assert (synchronous, journal) == (2, "wal")
     assert shown.endswith("Z")
     once.close()
 

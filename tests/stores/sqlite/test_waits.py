@@ -35,9 +35,10 @@ WRITER = """
 import os, signal, sys
 from umavez.stores import open_store
 store = open_store(sys.argv[1])
-with store.file.writing():
+def work(connection):
     print("writing", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
+store.file.write(work)
 """
 
 

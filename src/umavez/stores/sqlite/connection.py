@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.shelter import sheltered
@@ -23,6 +23,7 @@ from umavez.stores.sqlite.schema import create_tables
 from umavez.stores.sqlite.turns import BUSY, Guard, Turn, busy_seconds, guarding
 from umavez.stores.sqlite.url import JOURNALS, parsed
 
+T = TypeVar("T")
 WAL_IS_SAFE = sqlite3.sqlite_version_info >= (3, 51, 3)
 BUSY_SECONDS = 10.0
 
@@ -162,20 +163,28 @@ class SqliteFile:
                 self._searcher = self._opened_reader()
             return self._searcher.execute(text, values).fetchall()
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: committed at the end, rolled back on any error. Raises StoreError."""
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, in a transaction: committed at its end, rolled back on any error. Raises StoreError.
+
+        A function, where a `with` block would read as well: made of a generator, that took a tenth of a claim's time.
+        """
         with self._write_lock, translated:
             connection = self._opened_writer()
-            with guarding(self._guard):
-                try:
-                    # Inside: interrupted right after it, the transaction must not stay open.
-                    connection.execute("BEGIN IMMEDIATE")
-                    yield connection
-                    self._commit(connection)
-                except BaseException as error:
-                    self._undo(connection, error)
-                    raise
+            if self._guard is None:
+                return self._transact(connection, work)
+            with self._guard:
+                return self._transact(connection, work)
+
+    def _transact(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            # Inside: interrupted right after it, the transaction must not stay open.
+            connection.execute("BEGIN IMMEDIATE")
+            done = work(connection)
+            self._commit(connection)
+        except BaseException as error:
+            self._undo(connection, error)
+            raise
+        return done
 
     def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
         """Roll back. After an interruption nobody knows what is half-read on the connection, so it is dropped too."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import GroupCommit
-from umavez.concurrency.shelter import sheltered
+from umavez.concurrency.shelter import sheltered, sheltered_swap
 from umavez.core.flow import Seen, Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record
@@ -30,6 +30,7 @@ from umavez.stores.sqlite._sync.joined import JoinedSqliteStore, carry_out
 from umavez.stores.sqlite.connection import BUSY_SECONDS, WAL_IS_SAFE, SqliteFile, existing, refuse_unsafe_journal
 from umavez.stores.sqlite.statements import (
     ANNOUNCE,
+    FORGET_HOLDERS,
     FORGET_MINUTES,
     HISTORY,
     KEEPS,
@@ -45,6 +46,7 @@ from umavez.stores.sqlite.statements import (
     TALLIED,
     TALLY,
     VERSION,
+    Statement,
     event_values,
     fenced,
     finding,
@@ -55,6 +57,8 @@ from umavez.stores.sqlite.statements import (
 )
 from umavez.stores.sqlite.turns import busy_seconds
 from umavez.stores.sqlite.url import JOURNALS, parsed
+
+_new = tuple.__new__  # see core/drafts.py, where its gain is told
 
 # Those who open files of their own find here what they need.
 __all__ = [
@@ -113,26 +117,29 @@ class SqliteStore:
     def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands; a replay reads and takes no write lock."""
         stale = self.glance(expected, draft)
-        return self._carry(Swap(expected, draft)) if stale is None else stale
+        return self._carry(expected, draft) if stale is None else stale
 
-    @sheltered
-    def _carry(self, swap: Swap) -> Swapped | Stale:
-        return self._group.swap(swap)
+    @sheltered_swap
+    def _carry(self, expected: str | None, draft: Draft) -> Swapped | Stale:
+        return self._group.swap(_new(Swap, (expected, draft)))
 
     def glance(self, expected: str | None, draft: Draft) -> Stale | None:
         """Stale when a look already shows that the swap is too late: no write transaction is needed to know it."""
         if expected is not None:
             return None
         row = self.file.first(looking(draft), (draft.key.digest,))
-        return None if row is None else Stale(standing(draft, row), self.clock.now())
+        return None if row is None else _new(Stale, (standing(draft, row), self.clock.now()))
 
     @sheltered
     def sweep(self, limit: int, older_than: Millis = 0) -> int:
         """Delete up to `limit` expired records."""
         edge = self.clock.now() - older_than
-        with self.file.writing() as connection:
+
+        def work(connection: sqlite3.Connection) -> int:
             connection.execute(SWEEP_EVENTS, (edge, limit))
             return connection.execute(SWEEP, (edge, limit)).rowcount
+
+        return self.file.write(work)
 
     @sheltered
     def find(self, query: Query) -> list[Record]:
@@ -152,8 +159,7 @@ class SqliteStore:
         if not self._keeps() or self.file.first(REMARKED, (key.digest,))[0] >= MOST_REMARKS:
             return  # seen without the lock of the file: strangers may come often
         values = event_values(key, event, self.clock.now(), attempt, fence, holder)
-        with self.file.writing() as connection:
-            connection.execute(REMARK, (*values, key.digest, key.digest, MOST_REMARKS))
+        self._write((REMARK, (*values, key.digest, key.digest, MOST_REMARKS)))
 
     @sheltered
     def origin(self, key: Key) -> Origin | None:
@@ -166,9 +172,8 @@ class SqliteStore:
         """Put what `process` has counted in the place of what it had; the store's time."""
         now = self.clock.now()
         if tallies:
-            with self.file.writing() as connection:
-                connection.execute(TALLY, (span, process, json.dumps(flat(tallies))))
-                connection.execute(FORGET_MINUTES, (span, span, now - KEPT[span]))
+            old = (FORGET_MINUTES, (span, span, now - KEPT[span]))
+            self._write((TALLY, (span, process, json.dumps(flat(tallies)))), old)
         return now
 
     @sheltered
@@ -185,14 +190,21 @@ class SqliteStore:
     def announce(self, process: Process) -> None:
         """Say that `process` lives."""
         now = self.clock.now()
-        with self.file.writing() as connection:
-            connection.execute(ANNOUNCE, (*process[:5], now - process.age, now))
-            connection.execute("DELETE FROM umavez_holders WHERE seen_at < ?", (now - FORGOTTEN,))
+        self._write((ANNOUNCE, (*process[:5], now - process.age, now)), (FORGET_HOLDERS, (now - FORGOTTEN,)))
 
     @sheltered
     def processes(self, limit: int = 100) -> list[Process]:
         """The processes that were announced, the last seen first."""
         return [Process(*row) for row in self.file.every(PROCESSES, (limit,))] if self._keeps() else []
+
+    def _write(self, *statements: Statement) -> None:
+        """Execute them in one transaction."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            for text, values in statements:
+                connection.execute(text, values)
+
+        self.file.write(work)
 
     def _keeps(self) -> bool:
         """A file that is only looked at is not brought up to date, so its tables may be missing."""
@@ -201,8 +213,7 @@ class SqliteStore:
     @sheltered
     def migrate(self) -> str:
         """Create the tables; they are also created when the file is first opened."""
-        with self.file.writing():
-            return f"The tables in {self.file.path} are at version {VERSION}."
+        return self.file.write(lambda _: f"The tables in {self.file.path} are at version {VERSION}.")
 
     def joined(self, connection: Any, wait: float = 10.0) -> Store:
         """The same store on the caller's sqlite3 connection, in its transaction; see Store.joined."""
@@ -224,15 +235,21 @@ class SqliteLane:
 
     def send(self, batch: Sequence[Swap]) -> Sequence[Swapped | Stale]:
         """Carry out the swaps in one transaction."""
-        with self._file.writing() as connection:
-            now = self._clock.now()
-            fences = _set_aside(connection, sum(map(fenced, batch)))
-            # Closed whatever comes: a statement that was half read would keep its lock on the file.
-            with closing(connection.cursor()) as cursor:
-                return [
-                    carry_out(cursor, swapping(swap, now, next(fences) if fenced(swap) else None, current=True))
-                    for swap in batch
-                ]
+        return self._file.write(partial(self._carry, batch))
+
+    def _carry(self, batch: Sequence[Swap], connection: sqlite3.Connection) -> Sequence[Swapped | Stale]:
+        now = self._clock.now()
+        claims = [*map(fenced, batch)]
+        fences = _set_aside(connection, claims.count(True))
+        cursor = connection.cursor()
+        try:
+            return [
+                carry_out(cursor, swapping(swap, now, next(fences) if claim else None, current=True))
+                for swap, claim in zip(batch, claims, strict=True)
+            ]
+        finally:
+            # Whatever comes: a statement that was half read would keep its lock on the file.
+            cursor.close()
 
     def close(self) -> None:
         """The file closes its connections itself."""
