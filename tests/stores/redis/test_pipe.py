@@ -142,13 +142,13 @@ def test_a_socket_with_a_high_descriptor_is_looked_at_after_a_quiet_second(redis
         wire = pipe._wire
         assert wire is not None
         assert wire._socket.fileno() >= 1024
-        wire._last_heard -= 60
+        wire.last_heard -= 60
 
         assert pipe.call(packed("PING")) == b"PONG"
         assert pipe._wire is wire, "a socket that is open was taken for one that is not"
         wire.shut()
         wire._shut = False
-        wire._last_heard -= 60
+        wire.last_heard -= 60
         assert pipe.call(packed("PING")) == b"PONG"
         assert pipe._wire is not wire
     finally:

@@ -83,23 +83,11 @@ class Swaps:
 
     def swapping(self, expected: str | None, draft: Draft, stamp: bytes) -> bytes:
         """The command that puts `draft`, whose quoted stamp is `stamp`, where `expected` stands."""
+        keep, instance, offset, rest = draft.keep, draft.process_instance, self._clock.offset, rest_of(draft)
+        head, more = self._lasting if keep is None else self._sweepable, b""
         if draft.event is not None or draft.origin is not None:
-            return self._telling(expected, draft, stamp)
-        return self._plain(expected, draft, stamp, self._lasting if draft.keep is None else self._sweepable)
-
-    def _telling(self, expected: str | None, draft: Draft, stamp: bytes) -> bytes:
-        """The same with two or three words more, behind those that a draft without `keep` leaves out."""
-        event = _NOTHING
-        if draft.event is not None:
-            event = word(event_rest(draft.event, draft.attempt, holder_of(draft.stamp)))
-        more = (_NOTHING + _NOTHING if draft.keep is None else b"") + event + _MOST_EVENTS
-        if draft.origin is None:
-            return self._plain(expected, draft, stamp, self._eventful) + more
-        return self._plain(expected, draft, stamp, self._originated) + more + word(draft.origin.encode())
-
-    def _plain(self, expected: str | None, draft: Draft, stamp: bytes, head: bytes) -> bytes:
-        rest, instance, offset = rest_of(draft), draft.process_instance, self._clock.offset
-        return b"%b%b\r\n%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n%b%b" % (
+            head, more = self._telling(draft)
+        return b"%b%b\r\n%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n%b%b%b" % (
             head,
             hexlify(draft.key.digest),
             _NOTHING if expected is None else word(quoted(expected)),
@@ -109,8 +97,19 @@ class Swaps:
             len(rest),
             rest,
             _NOTHING if instance is None else word(quoted(instance)),
-            _terms(draft.status, draft.claims, draft.fresh, draft.lease, draft.keep),
+            _terms(draft.status, draft.claims, draft.fresh, draft.lease, keep),
+            more,
         )
+
+    def _telling(self, draft: Draft) -> tuple[bytes, bytes]:
+        """How the command begins that has two or three words more, and those, behind what no `keep` leaves out."""
+        event = _NOTHING
+        if draft.event is not None:
+            event = word(event_rest(draft.event, draft.attempt, holder_of(draft.stamp)))
+        more = (_NOTHING + _NOTHING if draft.keep is None else b"") + event + _MOST_EVENTS
+        if draft.origin is None:
+            return self._eventful, more
+        return self._originated, more + word(draft.origin.encode())
 
 
 @lru_cache(maxsize=1024)

@@ -28,6 +28,7 @@ from umavez.stores.redis.url import Address
 from umavez.stores.redis.value import OtherLayout, record_of
 
 T = TypeVar("T")
+_new = tuple.__new__  # see core/drafts.py, where its gain is told
 Dialogue = Generator[bytes, Any, T]
 
 PAGE = 100
@@ -88,12 +89,12 @@ class Dialogues:
             fence, now, echo = reply
             if echo != stamp:
                 raise ForeignReply
-            return Swapped(fence, now)
+            return _new(Swapped, (fence, now))
         value, now, *told = reply
         record = None if value is None else self._record(value, draft.key)
         if record is not None and told and told[1]:
             record = record._replace(origin=told[1].decode())
-        return Stale(record, now)
+        return _new(Stale, (record, now))
 
     def taught(self, script: Script, command: bytes, reply: Any) -> Dialogue[list[Any]]:
         """What the script answers once a server that has forgotten it is taught it again; or what is wrong."""

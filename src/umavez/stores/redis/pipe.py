@@ -139,9 +139,11 @@ class Pipe:
         batch[0].awake.release()
 
     def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
-        if self._wire is not None and self._wire.hung_up():
-            self._drop()
         wire = self._wire
+        # After traffic a moment ago nobody is suspected, and every call comes by.
+        if wire is not None and (wire.is_shut or time.monotonic() - wire.last_heard >= QUIET) and wire.hung_up():
+            self._drop()
+            wire = None
         if wire is None:
             wire = self._wire = _opened(self._address)
             self.opened += 1
@@ -188,29 +190,32 @@ class Wire:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._reader = Reader()
-        self._last_heard = time.monotonic()
-        self._shut = False
+        self.last_heard = time.monotonic()
+        self.is_shut = False
 
     def exchange(self, commands: Sequence[bytes]) -> list[Any]:
         """One reply for each command, in order. After OSError or ProtocolError the wire is of no more use."""
-        self._socket.sendall(commands[0] if len(commands) == 1 else b"".join(commands))
+        many, reader, connection = len(commands), self._reader, self._socket
+        connection.sendall(commands[0] if many == 1 else b"".join(commands))
         replies: list[Any] = []
-        while len(replies) < len(commands):
-            data = self._socket.recv(65536)
+        while many:
+            data = connection.recv(65536)
             if not data:
                 raise ConnectionResetError("the server closed the connection")
-            self._reader.feed(data)
-            while (reply := self._reader.gets()) is not False:
+            reader.feed(data)
+            # Not one more than were asked for: what is left then is no answer to anything.
+            while many and (reply := reader.gets()) is not False:
                 replies.append(reply)
-        if len(replies) > len(commands) or self._reader.has_data():
+                many -= 1
+        if reader.has_data():
             raise ProtocolError("more replies than commands")
-        self._last_heard = time.monotonic()
+        self.last_heard = time.monotonic()
         return replies
 
     def hung_up(self) -> bool:
         """Whether the server closed the connection, or spoke unasked, while nobody was listening."""
-        if self._shut or time.monotonic() - self._last_heard < QUIET:
-            return self._shut
+        if self.is_shut:
+            return True
         # poll, not select: that refuses descriptors from 1024 on, which a busy server has.
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -218,7 +223,7 @@ class Wire:
 
     def shut(self) -> None:
         """End the conversation from any thread; who reads gets an end of file."""
-        self._shut = True
+        self.is_shut = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
