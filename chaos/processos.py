@@ -156,7 +156,15 @@ def _lote(number: int) -> Lote:
 @contextmanager
 def _portal(setting: Setting) -> Iterator[str]:
     """The payer in a process of its own; its address."""
-    command = [sys.executable, "-m", "umavez_systems.processos.simulator", "--port", "0", "--seed", str(setting.seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "umavez_systems.processos.portal.simulator",
+        "--port",
+        "0",
+        "--seed",
+        str(setting.seed),
+    ]
     command += ["--database", str(setting.folder / f"portal-{setting.seed}-{setting.backend}.db")]
     for rate in RATES:
         command += ["--rate", rate]

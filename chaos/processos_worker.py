@@ -13,7 +13,7 @@ from umavez_systems.processos.attempts import Terms
 from umavez_systems.processos.database import Reservas
 from umavez_systems.processos.engine import builtin
 from umavez_systems.processos.operations import Faturamento
-from umavez_systems.processos.portal_http import HttpPortal
+from umavez_systems.processos.portal.client import HttpPortal
 from umavez_systems.processos.runner import Runner
 
 TERMS = Terms(lease=1.0, quiet=1.0)

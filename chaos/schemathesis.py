@@ -106,7 +106,15 @@ def serving(setting: Setting) -> Iterator[str]:
         "UMAVEZ_PORTAL_URL": f"http://127.0.0.1:{portal}",
     }
     commands = (
-        [sys.executable, "-m", "umavez_systems.processos.simulator", "--database", "portal.db", "--port", str(portal)],
+        [
+            sys.executable,
+            "-m",
+            "umavez_systems.processos.portal.simulator",
+            "--database",
+            "portal.db",
+            "--port",
+            str(portal),
+        ],
         [str(Path(sys.executable).parent / "umavez"), "serve", "--port", str(port), "--database", setting.url],
     )
     with (setting.folder / "server.log").open("wb") as log:

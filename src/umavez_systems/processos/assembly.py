@@ -18,7 +18,7 @@ from umavez_systems.processos.contas.database import Glosas
 from umavez_systems.processos.contas.operations import Recursos
 from umavez_systems.processos.database import Registros, Reservas
 from umavez_systems.processos.operations import Faturamento
-from umavez_systems.processos.portal_http import HttpPortal
+from umavez_systems.processos.portal.client import HttpPortal
 from umavez_systems.processos.runner import Runner
 from umavez_systems.settings import Settings
 

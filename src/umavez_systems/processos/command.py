@@ -140,7 +140,7 @@ def show(
     number: InstanceId, database: DatabaseUrl = None, principal: Principal = LOCAL, as_json: AsJson = False
 ) -> None:
     """Show one instance: the state of each task, its idempotency records and its timeline. Nothing of a patient."""
-    from umavez_systems.processos.pages import detail  # noqa: PLC0415  # with the rest of the system
+    from umavez_systems.processos.pagina.pages import detail  # noqa: PLC0415  # with the rest of the system
 
     with opened(database) as system:
         shown = detail(system, principal, number)
@@ -238,7 +238,7 @@ def _lote(claim: Path) -> Any:
 @group.command("portal", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def portal(context: typer.Context) -> None:
     """Run a simulated payer's portal; see `umavez processos portal -- --help`."""
-    from umavez_systems.processos.simulator import main  # noqa: PLC0415  # of use to this command only
+    from umavez_systems.processos.portal.simulator import main  # noqa: PLC0415  # of use to this command only
 
     main(context.args)
 

@@ -17,10 +17,11 @@ from umavez_systems.money import ExactJson, exact_json
 from umavez_systems.openapi import answers
 from umavez_systems.principals import LONGEST_USUARIO, acting
 from umavez_systems.problems import Problem
-from umavez_systems.processos import pages, troubles, views
+from umavez_systems.processos import troubles, views
 from umavez_systems.processos.assembly import Processos
 from umavez_systems.processos.attempts import Step
 from umavez_systems.processos.domain import Glosa, lote_of, valor_of
+from umavez_systems.processos.pagina import pages
 from umavez_systems.processos.ports import PortalError
 from umavez_systems.web import body_schema, carrier_of
 

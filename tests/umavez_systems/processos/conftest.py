@@ -86,7 +86,7 @@ class Payer:
 
 def simulated(folder: Path, *options: str) -> Iterator[Payer]:
     """A simulator with `options`, ended afterwards."""
-    command = [sys.executable, "-m", "umavez_systems.processos.simulator", "--port", "0"]
+    command = [sys.executable, "-m", "umavez_systems.processos.portal.simulator", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--database", str(folder / "portal.db"), *options], stdout=subprocess.PIPE, text=True
     )

@@ -19,7 +19,7 @@ from umavez_systems.processos.attempts import Step
 from umavez_systems.processos.contas.database import Glosas, today
 from umavez_systems.processos.contas.domain import Demonstrativo, GlosaItem, Recurso, Tipo, recurso_of
 from umavez_systems.processos.contas.operations import Recursos
-from umavez_systems.processos.portal_http import HttpPortal
+from umavez_systems.processos.portal.client import HttpPortal
 from umavez_systems.processos.ports import ForaDoPrazo, JaRecorrida
 from umavez_systems.settings import Settings
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tests.umavez_systems.processos.conftest import Payer, claim
 from umavez.cli.app import app
-from umavez_systems.processos.drawing import drawing
 from umavez_systems.processos.engine import builtin, parsed
+from umavez_systems.processos.pagina.drawing import drawing
 from umavez_systems.settings import Settings
 
 

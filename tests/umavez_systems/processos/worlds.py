@@ -14,9 +14,9 @@ from umavez_systems.database import Connection, Database, open_database
 from umavez_systems.processos.attempts import Terms
 from umavez_systems.processos.database import Reservas
 from umavez_systems.processos.operations import Faturamento
-from umavez_systems.processos.portal_http import HttpPortal
+from umavez_systems.processos.portal.client import HttpPortal
+from umavez_systems.processos.portal.ledger import Ledger
 from umavez_systems.processos.runner import Runner
-from umavez_systems.processos.simulator_ledger import Ledger
 from umavez_systems.server import prepare
 from umavez_systems.settings import Settings
 

@@ -11,12 +11,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from umavez_systems.front.navigation import framed
 from umavez_systems.openapi import answers
-from umavez_systems.processos import pages, views
+from umavez_systems.processos import views
 from umavez_systems.processos.assembly import Processos
 from umavez_systems.processos.attempts import Step
 from umavez_systems.processos.contas.database import reais
 from umavez_systems.processos.contas.domain import MOST_APPEALED, Tipo, recurso_of
 from umavez_systems.processos.domain import lote_of
+from umavez_systems.processos.pagina import pages
 from umavez_systems.processos.tiss.lote import lote_message
 from umavez_systems.processos.web import API, CLAIM, INSTANCE, Place, Principal, answered, read, run
 from umavez_systems.web import body_schema, carrier_of

@@ -1,6 +1,6 @@
 """A payer's portal to run against: a process of its own, with a ledger and every way of failing.
 
-    python -m umavez_systems.processos.simulator --database portal.db --port 8020 --rate lose_after=0.3 --seed 7
+    python -m umavez_systems.processos.portal.simulator --database portal.db --port 8020 --rate lose_after=0.3 --seed 7
 
 The ledger has no unique constraint: one would hide the second submission that everybody looks for.
 """
@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from umavez import BoundedJson
-from umavez_systems.processos.simulator_ledger import Ledger, Refusal
+from umavez_systems.processos.portal.ledger import Ledger, Refusal
 
 _BOUNDED = BoundedJson()
 FAULTS = {

@@ -11,7 +11,7 @@ import pytest
 
 from tests.umavez_systems.processos.conftest import claim
 from umavez_systems.processos.domain import lote_of
-from umavez_systems.processos.portal_http import LONGEST_WAIT, HttpPortal
+from umavez_systems.processos.portal.client import LONGEST_WAIT, HttpPortal
 from umavez_systems.processos.ports import PortalOcupado, PortalSemResposta
 
 LOTE = lote_of(claim())

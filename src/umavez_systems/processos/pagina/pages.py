@@ -9,7 +9,7 @@ from typing import Any
 
 from umavez_systems.processos import views
 from umavez_systems.processos.assembly import Processos
-from umavez_systems.processos.drawing import WORDS, drawing
+from umavez_systems.processos.pagina.drawing import WORDS, drawing
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
@@ -138,5 +138,5 @@ def _cell(value: Any) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    frame = Template(files("umavez_systems.processos").joinpath("page.html").read_text())
+    frame = Template(files("umavez_systems.processos.pagina").joinpath("page.html").read_text())
     return frame.substitute(title=escape(title), body=body)
