@@ -168,12 +168,17 @@ class SqliteFile:
 
         A function, where a `with` block would read as well: made of a generator, that took a tenth of a claim's time.
         """
-        with self._write_lock, translated:
-            connection = self._opened_writer()
-            if self._guard is None:
-                return self._transact(connection, work)
-            with self._guard:
-                return self._transact(connection, work)
+        with self._write_lock:
+            try:
+                connection = self._opened_writer()
+                if self._guard is None:
+                    return self._transact(connection, work)
+                with self._guard:
+                    return self._transact(connection, work)
+            except Exception as error:
+                if (meant := explained(error)) is error:
+                    raise
+                raise meant from error
 
     def _transact(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         try:

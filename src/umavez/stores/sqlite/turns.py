@@ -12,6 +12,8 @@ from umavez.errors import ConfigurationError, StoreUnavailable
 with suppress(ImportError):  # exists on POSIX only, and only there a Guard is made
     import fcntl
 
+    _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
 BUSY = "Another writer has held the SQLite file for {:g} s; nothing was written, try again."
 
 
@@ -43,12 +45,14 @@ class Guard:
     def __init__(self, path: str, seconds: float) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         self._seconds = seconds
-        self._turn = threading.Condition()
+        # Held for a moment by every write: asked for by itself, without the steps of Python that a condition adds.
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
         self._wanted = self._got = self._asking = False
 
     def __enter__(self) -> None:
-        with self._turn:
-            if self._asking or not self._taken(fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with self._lock:
+            if self._asking or not self._taken(_AT_ONCE):
                 self._wait()
 
     def _wait(self) -> None:
