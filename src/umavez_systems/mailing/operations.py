@@ -33,6 +33,7 @@ from umavez_systems.mailing.domain import (
     unknown,
 )
 from umavez_systems.mailing.ingest.dialect import SAMPLE, Dialect, dialect_of
+from umavez_systems.mailing.ingest.sweeping import stored_name
 from umavez_systems.mailing.ingest.uploads import Spool
 from umavez_systems.mailing.letters.composing import sender_of
 from umavez_systems.mailing.letters.templates import DEFAULT_TEXT, Letter
@@ -92,7 +93,7 @@ class Mailings:
         letter = self.letter(principal, name, wish.fields).checked(dialect.variables)
         sender = sender_of(wish.fields.get("remetente") or self.rules.sender)
         mailing = new_id()
-        url = self.storage.keep(spool.path, f"{mailing}.csv")
+        url = self.storage.keep(spool.path, stored_name(mailing, self.database))
         values = (
             *(
                 mailing,
@@ -228,17 +229,6 @@ class Mailings:
         """Queue "process this mailing", in the caller's transaction."""
         message = Message.of(TOPIC, {"mailingId": mailing}, available_at=available_at)
         self._outbox.append(connection.raw, message)
-
-    def sweep_storage(self, older: float = 86_400.0) -> int:
-        """Remove files that no mailing names: of an upload that died before its commit, or of a list read again."""
-        gone = 0
-        for url, age in self.storage.names():
-            with self.database.statements() as connection:
-                kept = connection.row("SELECT 1 AS um FROM mailings WHERE storage_url = ?", (url,))
-            if age >= older and kept is None:
-                self.storage.remove(url)
-                gone += 1
-        return gone
 
     def mailing(self, principal: str, number: str) -> Row:
         """One mailing. Raises a 404 problem."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import tempfile
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from umavez import StoreError
 from umavez.concurrency import ThreadPool
@@ -22,6 +24,7 @@ from umavez.messaging import (
 from umavez.messaging import Database as Messages
 from umavez_systems.mailing.assembly import Mailing
 from umavez_systems.mailing.domain import SUBSCRIBER, TOPIC
+from umavez_systems.mailing.ingest.sweeping import sweep_spools, sweep_storage
 from umavez_systems.mailing.providers import open_provider
 from umavez_systems.mailing.providers.sink import sweep as sweep_sink
 from umavez_systems.mailing.sending.worker import Worker
@@ -115,7 +118,10 @@ class Service:
     async def _tidy(self) -> None:
         """Remove what nobody will ask for: lists without a mailing, and old mails of the sink."""
         try:
-            await self._threads.run(self._mailing.cases.sweep_storage)
-            await self._threads.run(sweep_sink, self._mailing.cases.database)
+            cases = self._mailing.cases
+            await self._threads.run(sweep_storage, cases.storage, cases.database)
+            for folder in {self._mailing.settings.spool, Path(tempfile.gettempdir())} - {None}:
+                await self._threads.run(sweep_spools, folder)
+            await self._threads.run(sweep_sink, cases.database)
         except (OSError, StoreError) as error:
             LOG.warning("Forgotten files were not removed: %s", error)

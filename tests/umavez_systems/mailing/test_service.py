@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from umavez_systems.mailing import service
+from umavez_systems.mailing.domain import new_id
+from umavez_systems.mailing.ingest.sweeping import stored_name
 from umavez_systems.mailing.service import Service
 from umavez_systems.web import Carrier
 
@@ -37,7 +39,8 @@ def test_what_nobody_will_ask_for_is_removed_again_and_again(carrier: Carrier, m
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(Service(carrier.mailing, relay=False, worker=True).run(stop))
-            for name in ("um.csv", "dois.csv"):
+            for _ in range(2):
+                name = stored_name(new_id(), carrier.mailing.cases.database)
                 await asyncio.to_thread(gone, forgotten(folder, name))
             stop.set()
 

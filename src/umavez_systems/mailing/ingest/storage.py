@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -54,8 +54,10 @@ class FolderStorage:
 
     def names(self) -> Iterator[tuple[str, float]]:
         """See Storage.names."""
-        for path in self._folder.glob("*") if self._folder.is_dir() else ():
-            yield path.as_uri(), time.time() - path.stat().st_mtime
+        for path in self._folder.glob("*"):
+            with suppress(FileNotFoundError):  # another process sweeps, too
+                if path.is_file():
+                    yield path.as_uri(), time.time() - path.stat().st_mtime
 
     def _path(self, url: str) -> Path:
         """The file behind `url`, by its name in this folder: the folder may have moved since."""

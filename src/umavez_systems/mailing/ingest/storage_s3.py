@@ -62,7 +62,9 @@ class S3Storage:
     def names(self) -> Iterator[tuple[str, float]]:
         """See Storage.names. Raises OSError."""
         with _translated("list its files"):
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+            # With its slash: listas2/ begins with listas, too, and is somebody else's.
+            under = f"{self._prefix}/".lstrip("/")
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=under)
             for page in pages:
                 for found in page.get("Contents", ()):
                     age = (datetime.now(UTC) - found["LastModified"]).total_seconds()

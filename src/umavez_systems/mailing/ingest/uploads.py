@@ -16,6 +16,7 @@ from multipart import MultipartError, MultipartSegment, ParserLimitReached, Push
 
 from umavez_systems.mailing.domain import invalid
 from umavez_systems.mailing.ingest.dialect import SAMPLE, dialect_of
+from umavez_systems.mailing.ingest.sweeping import SPOOL
 from umavez_systems.problems import Problem
 
 FIELD_LONGEST = 1_000_000
@@ -58,7 +59,7 @@ def spooled(folder: Path | None = None) -> Iterator[Spool]:
     """A spool that is gone afterwards, unless the storage took the file."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix="umavez-", suffix=".part", dir=folder)
+    handle, name = tempfile.mkstemp(prefix=SPOOL[0], suffix=SPOOL[1], dir=folder)
     spool = Spool(os.fdopen(handle, "wb"), Path(name))
     try:
         yield spool

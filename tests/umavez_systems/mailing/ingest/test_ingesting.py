@@ -15,6 +15,7 @@ from umavez_systems.mailing.ingest import ingesting
 from umavez_systems.mailing.ingest.dialect import Dialect
 from umavez_systems.mailing.ingest.ingesting import Unreadable, _sorted, ingest
 from umavez_systems.mailing.ingest.reading import BLOCK
+from umavez_systems.mailing.ingest.sweeping import stored_name
 from umavez_systems.mailing.sending.holding import Leak
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
@@ -68,7 +69,7 @@ def test_a_list_that_changed_after_it_was_begun_is_not_read_on(carrier: Carrier,
     mailing = upload(carrier, b"email\n" + b"".join(people * 2))
     holding, storage = held(carrier, mailing), carrier.mailing.cases.storage
     assert not ingest(holding, storage, time.monotonic() + 60, lambda _: None, part=100, stopped=lambda: True)
-    path = Path(carrier.settings.storage) / f"{mailing}.csv"
+    path = Path(carrier.settings.storage) / stored_name(mailing, carrier.mailing.cases.database)
     path.write_bytes(b"email\n" + change + (b"".join(people * 2) if change else people[0]))
     with pytest.raises(Unreadable, match="mudou"):
         ingest(holding, storage, time.monotonic() + 60, lambda _: None, part=100)

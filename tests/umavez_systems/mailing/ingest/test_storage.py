@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.umavez_systems.mailing.far import Far, upload, work
+from umavez_systems.mailing.ingest.sweeping import stored_name
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
 
@@ -26,7 +27,8 @@ def test_lists_may_stand_in_an_s3_store(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     with _s3(tmp_path) as address:
-        boto3.client("s3", endpoint_url=address, region_name="us-east-1").create_bucket(Bucket="listas")
+        client = boto3.client("s3", endpoint_url=address, region_name="us-east-1")
+        client.create_bucket(Bucket="listas")
         where = f"s3://listas/um?endpoint={address}"
         shutil.copy(prepared, tmp_path / "s3.db")
         carrier = Carrier(Settings(database=f"sqlite:///{tmp_path}/s3.db", storage=where))
@@ -36,8 +38,9 @@ def test_lists_may_stand_in_an_s3_store(tmp_path: Path, monkeypatch: pytest.Monk
         assert far.times() == {"a@b.com": 1, "b@b.com": 1}
         upload(carrier, b"email\na@b.com\nb@b.com\n")  # the same again leaves no second object
         storage = open_storage(where)
+        client.put_object(Bucket="listas", Key="um2/outra.csv", Body=b"x")  # somebody else's
         names = [name for name, _ in storage.names()]
-        assert names == [f"s3://listas/um/{mailing}.csv"]
+        assert names == [f"s3://listas/um/{stored_name(mailing, carrier.mailing.cases.database)}"]
         with storage.read(names[0], 14) as stream:
             assert stream.read(100) == b"b@b.com\n"
         with storage.read(names[0], 22) as stream:
