@@ -80,6 +80,18 @@ def test_all_that_were_seen_are_freed_each_with_its_audit(once: Once, opened: Op
     assert place_ in Forms(story).links
 
 
+@pytest.mark.parametrize("stamp", ["999999999999999", "253402300800000", "0", "-1", "²"])
+def test_when_it_was_seen_is_what_the_form_says_within_reason(once: Once, opened: Opened, stamp: str) -> None:
+    doubt(once, "B-1")
+    browser = opened()
+    where = page_of(found_by(once))
+
+    answer = browser.post(where, browser.form(where) | WHY | {"typed": "1", "stamp": stamp})
+
+    assert answer.status_code == 303, answer.text
+    assert numbers(ended(browser, answer.headers["location"])) == told(1, 0, 0, 0)
+
+
 def test_one_answer_is_given_to_all_of_an_operation(once: Once, opened: Opened) -> None:
     for number in range(2):
         doubt(once, f"B-1{number}")

@@ -276,6 +276,18 @@ def test_wrong_passwords_are_bounded(sqlite_once: Once, monkeypatch: pytest.Monk
     assert right.status_code == 429
 
 
+def test_a_crowd_that_signs_in_is_asked_to_wait(sqlite_once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds no thread is told so, as on every page: no error of ours for somebody's sixty guesses."""
+    browser = signing(sqlite_once, monkeypatch)
+    fields = next(fields for action, fields in Forms(browser.get("/", 401)).found if action == "/in")
+
+    told = browser.client.together(
+        60, "/in", data=fields | {"name": "ana", "password": "a wrong password"}, headers=SAME
+    )
+
+    assert {answer.status_code for answer in told} == {401, 503}
+
+
 @pytest.mark.parametrize("text", ["ana", "ana:look:x:y", "ana:fly:AAAA:AAAA", "a b:look:AAAA:AAAA"])
 def test_an_entry_that_cannot_be_read_is_said_so(text: str) -> None:
     with pytest.raises(ConfigurationError, match="console-user"):

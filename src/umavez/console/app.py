@@ -204,34 +204,26 @@ class Console:
         visit = await self._visit(request)
         if self._authorize is not None or not self._users:
             return _finished(visit, self._closed(visit))
-        try:
-            await visit.read_form()
-        except Refused as refused:
-            return _finished(visit, visit.told("Refused", visit.t(str(refused)), refused.status))
+        return _finished(visit, await _excused(visit, self._signed_in))
+
+    async def _signed_in(self, visit: Visit) -> Response:
+        await visit.read_form()
         form = visit.form
         where = form.get("next", "")
         if self._users.tired:
-            return _finished(
-                visit, visit.page("login.html", 429, complaint="Too many tries; wait a minute.", next=where)
-            )
+            return visit.page("login.html", 429, complaint="Too many tries; wait a minute.", next=where)
         who = await self.books.look(lambda: self._users.signed_in(form.get("name", ""), form.get("password", "")))
         if who is None:
             LOG.warning("A sign-in to the console was refused (from %s)", visit.address)
-            return _finished(visit, visit.page("login.html", 401, complaint="Name or password is wrong.", next=where))
+            return visit.page("login.html", 401, complaint="Name or password is wrong.", next=where)
         safe = where if where.startswith(f"{visit.base}/") and "//" not in where and "\\" not in where else ""
         response = RedirectResponse(safe or f"{visit.base}/", 303)
-        set_cookie(response, request, WHO, self._users.session(who.name, time.time()))
-        return _finished(visit, response)
+        set_cookie(response, visit.request, WHO, self._users.session(who.name, time.time()))
+        return response
 
     async def _sign_out(self, request: Request) -> Response:
         visit = await self._visit(request)
-        try:
-            await visit.read_form()
-        except Refused as refused:
-            return _finished(visit, visit.told("Refused", visit.t(str(refused)), refused.status))
-        response = visit.to("/")
-        response.delete_cookie(cookie_name(WHO, request), path="/", secure=visit.secure, httponly=True)
-        return _finished(visit, response)
+        return _finished(visit, await _excused(visit, _signed_out))
 
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -241,14 +233,32 @@ class Console:
         return Response(text, media_type=_STATIC[name], headers={**HEADERS, "Cache-Control": "max-age=300"})
 
 
+async def _signed_out(visit: Visit) -> Response:
+    await visit.read_form()
+    response = visit.to("/")
+    name = cookie_name(WHO, visit.request)
+    response.delete_cookie(name, path="/", secure=visit.secure, httponly=True)
+    return response
+
+
 async def _answered(visit: Visit, page: Page) -> Response:
-    """What the page answers, or the sentence of what went wrong."""
+    """What the page answers to whoever may ask for it."""
     if not visit.may(page.may):
         return visit.told("Refused", visit.t("You may not do this: it takes the role {role}.", role=page.may), 403)
+    if page.method == "POST":
+        return await _excused(visit, lambda visit: _posted(visit, page.handler))
+    return await _excused(visit, page.handler)
+
+
+async def _posted(visit: Visit, handler: Handler) -> Response:
+    await visit.read_form()
+    return await handler(visit)
+
+
+async def _excused(visit: Visit, handler: Handler) -> Response:
+    """What the handler answers, or the sentence of what went wrong."""
     try:
-        if page.method == "POST":
-            await visit.read_form()
-        return await page.handler(visit)
+        return await handler(visit)
     except Refused as refused:
         return visit.told("Refused", visit.t(str(refused)), refused.status)
     except NoSuchRecord as missing:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import Response
 
 from umavez.console.acts import deed_of, unsaid
 from umavez.console.books import DECIDE_SECONDS
+from umavez.console.looks import moment
 from umavez.console.orders.choosing import FREE, HAPPENED, MOST, Order, Sight, TooMany, chosen, place_order
 from umavez.console.orders.running import Standing, stop_name
 from umavez.console.pages.inbox import CAUSES
@@ -117,7 +117,7 @@ async def bulk_page(visit: Visit) -> Response:
         order=standing.order,
         tally=standing.tally,
         state=standing.state,
-        at=datetime.fromtimestamp(standing.order.at // 1000, UTC).isoformat(sep=" ")[:19],
+        at=moment(standing.order.at)[:19],
         stopping=standing.state == "running" and await visit.desk.books.look(lambda: visit.desk.bulks.is_stopped(name)),
     )
     if standing.state == "running":
