@@ -8,11 +8,13 @@ import os
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic as elapsed
 from typing import Any
 
 from umavez import Key
@@ -29,6 +31,8 @@ from umavez_systems.problems import Problem
 
 MOST_REMEMBERED = 1000
 """Organisations whose rows are kept in memory; only a new certificate ever changes one."""
+LONGEST_USE = 1200.0
+"""Seconds: above the longest patience of a call and the longest answer that the settings allow, together."""
 AMBIENTES = ("simulador", "homologacao", "producao")
 SEALED = "fiscal_certificado"
 """What the sealed certificate is, in the name that its seal is bound to."""
@@ -38,6 +42,7 @@ INSERT = (
 )
 RENEW = (
     "UPDATE fiscal_organizacoes SET certificado = ?, certificado_vence_em = ? WHERE id = ? AND certificado_vence_em < ?"
+    " RETURNING id"
 )
 """A later certificate takes the place of an earlier one, and never the other way round: a repeat may come late."""
 
@@ -87,8 +92,8 @@ class Organizacoes:
         self._abrir = abrir
         self._opened: dict[tuple[str, str], tuple[Autoridade, float]] = {}
         """By organisation and authority, each with the moment until which its certificate is good."""
-        self._replaced: list[Autoridade] = []
-        """By a later certificate; closed at the end only, for somebody may be sending through one."""
+        self._replaced: deque[tuple[Autoridade, float]] = deque()
+        """By a later certificate, each with when: somebody may still be sending through one, for a while."""
         self._rows: dict[str, Row] = {}
         self._lock = threading.Lock()
 
@@ -126,12 +131,20 @@ class Organizacoes:
         if _stored(row) != emitente:
             raise Problem(409, "organizacao-existe", "Organização já existe", f"{nome} já existe com outros dados.")
         with self._database.statements() as connection:
-            connection.rows(RENEW, (secret, ends, org_id, ends))
-        with self._lock:
-            self._rows.pop(org_id, None)
-            for key in [key for key in self._opened if key[0] == org_id]:
-                self._replaced.append(self._opened.pop(key)[0])
+            renewed = connection.rows(RENEW, (secret, ends, org_id, ends))
+        if renewed:
+            with self._lock:
+                self._rows.pop(org_id, None)
+                for key in [key for key in self._opened if key[0] == org_id]:
+                    self._retire(self._opened.pop(key)[0])
         return self.linha(principal, nome), False
+
+    def _retire(self, access: Autoridade) -> None:
+        """Use an access no more; those that nobody can be sending through by now are closed."""
+        now = elapsed()
+        self._replaced.append((access, now))
+        while self._replaced[0][1] < now - LONGEST_USE:
+            self._replaced.popleft()[0].close()
 
     def linha(self, principal: str, nome: str) -> Row:
         """An organisation's row. Raises a 404 problem."""
@@ -166,7 +179,7 @@ class Organizacoes:
             found = self._opened.get(place)
             if found is None or found[1] <= time.time():
                 if found is not None:
-                    self._replaced.append(found[0])
+                    self._retire(found[0])
                 read = self._read(org_id)
                 opened = self._abrir(read, tipo.autoridade)
                 found = self._opened[place] = (opened, read.certificado.vence_em.timestamp())
@@ -193,7 +206,7 @@ class Organizacoes:
         for org_id in {place[0] for place in self._opened}:
             self.esquecer(org_id)
         while self._replaced:
-            self._replaced.pop().close()
+            self._replaced.pop()[0].close()
 
 
 def _stored(row: Row) -> Emitente:
