@@ -17,7 +17,7 @@ from umavez_systems.fiscal.command import group as fiscal
 from umavez_systems.mailing.command import group as mailing
 from umavez_systems.processos import command as processos
 from umavez_systems.propostas.command import group as propostas
-from umavez_systems.settings import Settings
+from umavez_systems.settings import Settings, settings_of
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 """Where prometheus_client keeps the counters of several processes; read when a worker imports it."""
@@ -57,12 +57,12 @@ def serve(
     """
     given = {"database": database, "host": host, "port": port, "workers": workers}
     try:
-        settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
+        settings = settings_of(given)
         settings.refuse_open_door()
         settings.export()
         _prepare(settings)
     except ValueError as error:
-        typer.echo(f"umavez serve: {_sentence(error)}", err=True)
+        typer.echo(f"umavez serve: {error}", err=True)
         sys.exit(2)
     _serve(settings)
 
@@ -123,15 +123,6 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.create_server((host, port), family=family, backlog=2048)
     listener.set_inheritable(True)  # for the workers
     return listener
-
-
-def _sentence(error: ValueError) -> str:
-    """A pydantic error in one line, without the values that were given: they may hold a password."""
-    errors = getattr(error, "errors", None)
-    if errors is None:
-        return str(error)
-    found = errors(include_input=False)
-    return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in found)
 
 
 def _greeting(settings: Settings, port: int) -> str:

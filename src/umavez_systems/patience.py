@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
-from umavez.postgres import patience
+from umavez.postgres import given_in, patience
 
 RV = TypeVar("RV")
 GRACE = 1.0
@@ -60,7 +60,7 @@ def _within(gen: PQGen[RV], seconds: float) -> PQGen[RV]:
 
 def patient(url: str, seconds: float) -> str:
     """`url` with a bound on everything that the server or the network could make us wait for; the URL's own win."""
-    given = {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
+    given: dict[str, Any] = dict(given_in(url))
     bound = f"{int(seconds * 1000)}"
     names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
     options = " ".join([*(f"-c {name}={bound}" for name in names), str(given.get("options", ""))])

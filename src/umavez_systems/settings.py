@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from umavez import ConfigurationError
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DAYS_30 = 30 * 24 * 3600
@@ -197,8 +200,7 @@ class Settings(BaseSettings):
         """Where uploaded lists are kept: beside an SQLite file, unless something else is said."""
         if self.storage:
             return self.storage
-        file = Path(unquote(self.database.partition(":///")[2].partition("?")[0]))
-        return str(file.with_name(f"{file.name}.mailings") if self.database.startswith("sqlite") else "umavez.mailings")
+        return "umavez.mailings" if self.file is None else str(self.file.with_name(f"{self.file.name}.mailings"))
 
     @property
     def spool(self) -> Path | None:
@@ -222,8 +224,38 @@ class Settings(BaseSettings):
         user = f"{parts.username}@" if parts.username else ""
         return f"{scheme}://{user}{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}{parts.path}"
 
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None where the database is a server's."""
+        if not self.database.startswith("sqlite"):
+            return None
+        return Path(unquote(self.database.partition(":///")[2].partition("?")[0]))
+
     def export(self) -> None:
         """Hand these settings to the worker processes, which read the environment."""
         for name, value in self.model_dump().items():
             plain = value.get_secret_value() if isinstance(value, SecretStr) else value
             os.environ[f"UMAVEZ_{name.upper()}"] = str(plain)
+
+
+def settings_of(given: Mapping[str, Any], *, there: bool = False) -> Settings:
+    """The environment's settings with what a command was `given`; what is None was not. Raises ConfigurationError.
+
+    `there`: its database must be: a name that was mistyped must not become an empty file.
+    """
+    try:
+        settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigurationError(_sentence(error)) from None
+    if there and settings.file is not None and not settings.file.is_file():
+        raise ConfigurationError(
+            f"There is no file {settings.file}; correct --database, or make the file with: umavez serve."
+        )
+    return settings
+
+
+def _sentence(error: ValidationError) -> str:
+    """What is wrong in one line, without the values that were given: they may hold a password."""
+    found = error.errors(include_input=False, include_url=False)
+    told = (f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in found)
+    return "; ".join(told)

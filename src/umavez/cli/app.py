@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
@@ -36,15 +37,29 @@ GROUPS = (
 
 
 class Commands(TyperGroup):
-    """A group that says umavez's own errors in one sentence: exit code 2 for wrong input, 1 for the rest."""
+    """A group that says errors in one sentence: exit code 2 for wrong input, 1 for the rest.
+
+    umavez's own, and what the system says about files and ports. Anything else is a fault of ours, with its traceback.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that `ctx` names."""
         try:
             return super().invoke(ctx)
         except UmavezError as error:
-            print(f"umavez: {error}", file=sys.stderr)
-            raise typer.Exit(2 if isinstance(error, ConfigurationError | InvalidKey) else 1) from None
+            raise _told(str(error), 2 if isinstance(error, ConfigurationError | InvalidKey) else 1) from None
+        except UnicodeError:
+            raise _told("An argument or a file is no text in UTF-8; write it so, and try again.", 2) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # whoever read along has seen enough; click ends quietly
+                raise
+            where = f"{error.filename}: " if error.filename is not None else ""
+            raise _told(f"{where}{error.strerror or error}.", 1) from None
+
+
+def _told(sentence: str, code: int) -> typer.Exit:
+    print(f"umavez: {sentence}", file=sys.stderr)
+    return typer.Exit(code)
 
 
 app = typer.Typer(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
@@ -333,15 +333,17 @@ def _engine(once: Once | AsyncOnce, url: str | None) -> Once:
 def _bounded(url: str) -> str:
     """`url` with the time that a question may take, and one lane for what is decided here."""
     place, _, parameters = url.partition("?")
-    given = parse_qsl(parameters, keep_blank_values=True)
+    # Kept as written: read and written again, a plus sign would be another one to the next reader.
+    given = [part for part in parameters.split("&") if part]
     own = {"timeout": f"{LOOK_SECONDS:g}"}
     if url.startswith(("postgres", "mariadb", "mysql")):
         own["lanes"] = "1"
     if url.startswith("postgres"):
         # Planned for each question: a plan for any status cannot know the index of those that are unknown.
-        own["options"] = f"{dict(given).get('options', '')} -c plan_cache_mode=force_custom_plan".strip()
-    kept = [(name, value) for name, value in given if name not in own]
-    return f"{place}?{urlencode([*kept, *own.items()], quote_via=quote)}"
+        options = [unquote(part.removeprefix("options=")) for part in given if part.startswith("options=")]
+        own["options"] = " ".join([*options, "-c plan_cache_mode=force_custom_plan"])
+    kept = [part for part in given if part.partition("=")[0] not in own]
+    return f"{place}?{'&'.join([*kept, urlencode(own, quote_via=quote)])}"
 
 
 def counting(where: str, table: str, values: tuple[Any, ...] = ()) -> SqlFlow[Count]:

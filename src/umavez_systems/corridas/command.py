@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from umavez_systems.settings import Settings
+from umavez_systems.settings import settings_of
 
 if TYPE_CHECKING:
     from umavez_systems.corridas.operations import Corridas
@@ -57,7 +57,7 @@ def sweep(database: Place = None) -> None:
 
         umavez corridas sweep --database postgresql:///corridas
     """
-    swept = _with_corridas(database, lambda corridas: corridas.sweep())
+    swept = _with_corridas(database, lambda corridas: corridas.sweep(), there=True)
     typer.echo(f"{swept} confirmations removed.")
 
 
@@ -125,11 +125,11 @@ def _ring(x: float, y: float, share: float, corners: int, seed: int) -> list[lis
     return [*ring, ring[0]]
 
 
-def _with_corridas(database: str | None, work: Callable[[Corridas], T]) -> T:
+def _with_corridas(database: str | None, work: Callable[[Corridas], T], *, there: bool = False) -> T:
     from umavez_systems.server import prepare  # noqa: PLC0415  # heavy, and of use to these commands only
     from umavez_systems.web import Carrier  # noqa: PLC0415  # the same
 
-    settings = Settings() if database is None else Settings.model_validate({"database": database})
+    settings = settings_of({"database": database}, there=there)
     prepare(settings)
     carrier = Carrier(settings)
     try:

@@ -23,17 +23,17 @@ DocumentId = Annotated[str, typer.Argument(metavar="ID", help="The document.")]
 
 
 @contextmanager
-def opened(database: str | None) -> Iterator[Any]:
-    """The system behind `--database`; a problem is said in one sentence."""
+def opened(database: str | None, *, new: bool = False) -> Iterator[Any]:
+    """The system behind `--database`, which only a `new` one may make; a problem is said in one sentence."""
     # Here, because every other command of `umavez` would wait for schemas and bindings to load.
     from umavez import Once  # noqa: PLC0415
     from umavez_systems.database import open_database  # noqa: PLC0415
     from umavez_systems.fiscal.assembly import open_fiscal  # noqa: PLC0415
     from umavez_systems.problems import Problem  # noqa: PLC0415
     from umavez_systems.server import prepare  # noqa: PLC0415
-    from umavez_systems.settings import Settings  # noqa: PLC0415
+    from umavez_systems.settings import settings_of  # noqa: PLC0415
 
-    settings = Settings.model_validate({} if database is None else {"database": database})
+    settings = settings_of({"database": database}, there=not new)
     prepare(settings)
     link = open_database(settings.database, 4)
     once = Once(link.store_url, scope="umavez")
@@ -124,7 +124,7 @@ def emit(
 
     if together and not batch:
         raise ConfigurationError("--transacao is about one message: give --lote too.")
-    with opened(database) as system:
+    with opened(database, new=True) as system:
         orders, many = _orders(files)
         many = many or batch
         if any(order.organizacao == "demo" for order in orders):

@@ -31,8 +31,8 @@ By = Annotated[str, typer.Option(help="Who decides.")]
 
 
 @contextmanager
-def opened(database: str | None, *, lean: bool = False) -> Iterator[Desk]:
-    """The system behind `--database`; a problem is said in one sentence.
+def opened(database: str | None, *, new: bool = False, lean: bool = False) -> Iterator[Desk]:
+    """The system behind `--database`, which only a `new` one may make; a problem is said in one sentence.
 
     `lean`: tables that are there are taken as they are, for a worker that runs for weeks needs none of what migrating
     loads into its memory.
@@ -40,10 +40,10 @@ def opened(database: str | None, *, lean: bool = False) -> Iterator[Desk]:
     # Here, because every other command of `umavez` would wait for the system's libraries to load.
     from umavez_systems.mailing.assembly import open_desk, tables_ready  # noqa: PLC0415
     from umavez_systems.problems import Problem  # noqa: PLC0415
-    from umavez_systems.settings import Settings  # noqa: PLC0415
+    from umavez_systems.settings import settings_of  # noqa: PLC0415
 
     try:
-        settings = Settings.model_validate({} if database is None else {"database": database})
+        settings = settings_of({"database": database}, there=not new)
         if not (lean and tables_ready(settings)):
             from umavez_systems.server import prepare  # noqa: PLC0415  # as said
 
@@ -52,6 +52,8 @@ def opened(database: str | None, *, lean: bool = False) -> Iterator[Desk]:
             yield desk
     except Problem as problem:
         raise UmavezError(problem.detail) from problem
+    except UmavezError:
+        raise
     except ValueError as error:
         raise UmavezError(str(error)) from error
 
@@ -62,8 +64,12 @@ def upload(
     subject: Annotated[
         str | None, typer.Option("--assunto", help="Subject; {{ coluna }} takes a column's value.")
     ] = None,
-    text: Annotated[Path | None, typer.Option("--texto", exists=True, help="File with the plain text.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", exists=True, help="File with the HTML.")] = None,
+    text: Annotated[
+        Path | None, typer.Option("--texto", exists=True, dir_okay=False, help="File with the plain text.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", exists=True, dir_okay=False, help="File with the HTML.")
+    ] = None,
     template: Annotated[str | None, typer.Option(help="A kept template instead.")] = None,
     sender: Annotated[str | None, typer.Option("--remetente", help="Name <address> of the sender.")] = None,
     identity: Annotated[str, typer.Option("--identidade", help="nome or conteudo")] = "nome",
@@ -82,8 +88,8 @@ def upload(
 
     given = {
         "assunto": subject,
-        "texto": None if text is None else text.read_text(),
-        "html": None if html is None else html.read_text(),
+        "texto": None if text is None else text.read_text(encoding="utf-8"),
+        "html": None if html is None else html.read_text(encoding="utf-8"),
         "template": template,
         "remetente": sender,
         "identidade": identity,
@@ -91,7 +97,7 @@ def upload(
         "duvida": doubt,
     }
     fields = {name: value for name, value in given.items() if value is not None}
-    with opened(database) as desk:
+    with opened(database, new=True) as desk:
         with spooled(desk.settings.spool) as spool:
             spool_file(file, spool)
             row, made = desk.mailing.cases.upload(principal, Upload(file.name, fields), spool)
@@ -174,7 +180,7 @@ def work(
         observers = (*counting, *logs.message_observers())
         await Service(desk.mailing, relay=relay, worker=True, observers=observers).run(stop)
 
-    with opened(database, lean=True) as desk:
+    with opened(database, new=True, lean=True) as desk:
         try:
             asyncio.run(run(desk))
         except* ValueError as errors:
@@ -277,7 +283,7 @@ def sink(
     if ledger is not None:
         asyncio.run(serve_ledger(port, ledger, typer.echo))
         return
-    with opened(database) as desk:
+    with opened(database, new=True) as desk:
         asyncio.run(serve_mailbox(port, desk.database, typer.echo))
 
 
@@ -290,7 +296,7 @@ def import_suppressions(
     principal: Principal = LOCAL,
 ) -> None:
     """Never write to these addresses. Takes what `export` writes; lines without an address are named, and exit 1."""
-    with opened(database) as desk, file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+    with opened(database, new=True) as desk, file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         done = desk.mailing.suppressions.import_lines(principal, lines, file.name)
     typer.echo(f"{done.new} addresses added.")
     if done.bad:

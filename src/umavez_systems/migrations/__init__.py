@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import psycopg
@@ -13,14 +14,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from umavez import StoreUnavailable
-from umavez.postgres import between_transactions, patience
+from umavez.postgres import between_transactions, given_in, patience
 
 LOCK = 0x756D617665  # "umave": one process migrates, the others wait for it
 PATIENCE = 60
@@ -70,7 +71,7 @@ def _file(url: str) -> Iterator[Connection | None]:
 def _server(url: str) -> Iterator[Connection]:
     # libpq reads the URL itself: SQLAlchemy knows no URL without a host, nor one with several.
     def opened() -> psycopg.Connection:
-        told = conninfo_to_dict(_libpq(url))
+        told: dict[str, Any] = dict(given_in(url))
         return psycopg.connect(make_conninfo("", **{**patience(told, 10), **told}))
 
     with create_engine("postgresql+psycopg://", creator=opened, poolclass=NullPool).begin() as connection:
@@ -89,13 +90,6 @@ def _upgraded_on_server(url: str) -> str:
         if isinstance(error.orig, LockNotAvailable):
             raise error.orig from error
         raise
-
-
-def _libpq(url: str) -> str:
-    """`url` without the parameters that are the engine's own: libpq refuses what it does not know."""
-    place, _, query = url.partition("?")
-    kept = [part for part in query.split("&") if part and part.partition("=")[0] not in ("lanes", "timeout")]
-    return f"{place}?{'&'.join(kept)}" if kept else place
 
 
 def _upgrade(connection: Connection) -> str:

@@ -41,16 +41,16 @@ def add(app: typer.Typer) -> None:
 
 
 @contextmanager
-def opened(database: str | None) -> Iterator[Any]:
-    """The system behind `--database`; a problem is said in one sentence."""
+def opened(database: str | None, *, new: bool = False) -> Iterator[Any]:
+    """The system behind `--database`, which only a `new` one may make; a problem is said in one sentence."""
     # Here, because every other command of `umavez` would wait for the BPMN engine and the server to load.
     from umavez_systems.database import open_database  # noqa: PLC0415
     from umavez_systems.problems import Problem  # noqa: PLC0415
     from umavez_systems.processos.assembly import open_processos  # noqa: PLC0415
     from umavez_systems.server import prepare  # noqa: PLC0415
-    from umavez_systems.settings import Settings  # noqa: PLC0415
+    from umavez_systems.settings import settings_of  # noqa: PLC0415
 
-    settings = Settings.model_validate({} if database is None else {"database": database})
+    settings = settings_of({"database": database}, there=not new)
     prepare(settings)
     link = open_database(settings.database, 2, settings.database_timeout_seconds)
     system = open_processos(settings, link, open_store(link.store_url))
@@ -65,7 +65,7 @@ def opened(database: str | None) -> Iterator[Any]:
 
 @group.command("start")
 def start(
-    claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (claimData).", exists=True)],
+    claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (claimData).", exists=True, dir_okay=False)],
     number: Annotated[str | None, typer.Option("--id", help="The instance's id; repeating it is safe.")] = None,
     prazo: Annotated[str, typer.Option(help="How long to wait before the payment, as P1D or PT2H.")] = "P1D",
     database: DatabaseUrl = None,
@@ -75,7 +75,7 @@ def start(
 
     Example: umavez processos start lote.json --id atendimento-42
     """
-    with opened(database) as system:
+    with opened(database, new=True) as system:
         row, _ = system.runner.start(principal, number, _lote(claim), prazo)
         row = system.runner.advance(principal, row["id"])
         typer.echo(_line(row))
@@ -101,7 +101,7 @@ def work(
 
     if not once:
         dictConfig(LINES)  # whoever asks for one round reads its one line
-    with opened(database) as system:
+    with opened(database, new=True) as system:
         _work(system.runner.work, forever=not once, every=every)
 
 
@@ -167,7 +167,9 @@ def show_record(
 
 
 @group.command("tiss")
-def tiss(claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (claimData).", exists=True)]) -> None:
+def tiss(
+    claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (claimData).", exists=True, dir_okay=False)],
+) -> None:
     """Write a lote as a TISS message (XML with its hash). Nothing is sent.
 
     Example: umavez processos tiss lote.json > lote.xml
@@ -183,7 +185,7 @@ def tiss(claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (
 
 @group.command("statement")
 def statement(
-    file: Annotated[Path, typer.Argument(help="A demonstrativo as a TISS message.", exists=True)],
+    file: Annotated[Path, typer.Argument(help="A demonstrativo as a TISS message.", exists=True, dir_okay=False)],
     instance: Annotated[str, typer.Option("--instance", help="The process instance that it belongs to.")],
     activity: Annotated[str, typer.Option("--activity", help="The activity.")] = "Task_Demonstrativo",
     database: DatabaseUrl = None,
@@ -196,7 +198,7 @@ def statement(
     from umavez_systems.processos.attempts import Step  # noqa: PLC0415  # with the rest of the system
     from umavez_systems.processos.tiss.xml import LARGEST  # noqa: PLC0415  # the same
 
-    with opened(database) as system, file.open("rb") as opened_file:
+    with opened(database, new=True) as system, file.open("rb") as opened_file:
         data = opened_file.read(LARGEST + 1)
         outcome = system.recursos.import_statement(Step(principal, instance, activity), data)
         typer.echo(json.dumps(outcome.value, indent=2, ensure_ascii=False))

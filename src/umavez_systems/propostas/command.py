@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from umavez_systems.settings import Settings
+from umavez_systems.settings import settings_of
 
 group = typer.Typer(no_args_is_help=True, help="Clientes and propostas: what is remembered of their operations.")
 Place = Annotated[str | None, typer.Option(help="sqlite:///file.db or postgresql://… [UMAVEZ_DATABASE]")]
@@ -28,7 +28,7 @@ def sweep(database: Place = None) -> None:
     from umavez_systems.server import prepare  # noqa: PLC0415  # heavy, and of use to this command only
     from umavez_systems.web import Carrier  # noqa: PLC0415  # the same
 
-    settings = Settings() if database is None else Settings.model_validate({"database": database})
+    settings = settings_of({"database": database}, there=True)
     prepare(settings)
     carrier = Carrier(settings)
     try:

@@ -15,6 +15,7 @@ import pytest
 
 from umavez.clock import SYSTEM, Clock
 from umavez.concurrency.group_commit import GroupCommit
+from umavez.console.books import _bounded
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Query, Settled, Status
@@ -321,6 +322,16 @@ def test_the_url_keeps_libpq_parameters_and_takes_its_own() -> None:
     assert found.lanes == 3
     assert (parts["application_name"], parts["connect_timeout"], parts["port"]) == ("shop", "2", "5433")
     assert "lock_timeout=800" in parts["options"]
+
+
+def test_a_plus_sign_in_the_url_is_one() -> None:
+    """As to libpq itself: in a password it is part of it."""
+    found = target.target_of("postgresql://db/x?user=me&password=a+b%2Bc%20d&lanes=3")
+    assert psycopg.conninfo.conninfo_to_dict(found.conninfo)["password"] == "a+b+c d"
+    again = target.target_of(_bounded("postgresql://db/x?password=a+b%2Bc&options=-c%20work_mem=1MB"))
+    parts = psycopg.conninfo.conninfo_to_dict(again.conninfo)
+    assert parts["password"] == "a+b+c"
+    assert "work_mem=1MB -c plan_cache_mode=force_custom_plan" in parts["options"]
 
 
 def test_several_hosts_get_short_waits_and_the_one_that_takes_writes() -> None:

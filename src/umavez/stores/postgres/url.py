@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -64,7 +64,6 @@ def target_of(url: str) -> Target:
 
 def given_in(url: str) -> dict[str, str]:
     """What `url` says to libpq, by libpq's names. Raises ConfigurationError when libpq cannot read it."""
-    # quote: to libpq a plus sign is no space.
     kept = urlencode([pair for pair in _parameters(url) if pair[0] not in ("lanes", "timeout")], quote_via=quote)
     # By hand: urlunsplit makes postgresql:/loja of postgresql:///loja, where no host means the local socket.
     place = url.partition("?")[0]
@@ -78,7 +77,9 @@ def given_in(url: str) -> dict[str, str]:
 
 
 def _parameters(url: str) -> list[tuple[str, str]]:
-    return parse_qsl(url.partition("?")[2], keep_blank_values=True)
+    """By hand: parse_qsl makes a space of a plus sign, which to libpq is one, in a password too."""
+    pairs = (part.partition("=") for part in url.partition("?")[2].split("&") if part)
+    return [(unquote(name), unquote(value)) for name, _, value in pairs]
 
 
 def _seconds(text: str) -> float:
