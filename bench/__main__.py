@@ -20,6 +20,9 @@ def main(words: list[str]) -> int:
     groups = found()
     wanted = list(takewhile(lambda word: not word.startswith("-"), words))
     options = words[len(wanted) :]
+    if options and options[0] in ("-h", "--help") and not wanted:
+        print(f"{__doc__}\nGroups: all, {', '.join(groups)}.")
+        return 0
     if options == ["--list"]:
         print("\n".join(groups))
         return 0
@@ -46,7 +49,7 @@ def run(entry: Path, options: list[str]) -> int:
     """Run one measurement; 1 if it failed."""
     folder = entry.parent if entry.name == "__main__.py" else entry.with_suffix("")
     module = ".".join(("bench", *folder.relative_to(HERE).parts))
-    knows_quick = "--quick" in entry.read_text()
+    knows_quick = any(mark in entry.read_text() for mark in ("--quick", "is_quick"))
     words = [word for word in options if word != "--quick" or knows_quick]
     print(f"\n== {module} {' '.join(words)}".rstrip(), flush=True)
     done = subprocess.run([sys.executable, "-m", module, *words], cwd=HERE.parent, check=False)

@@ -36,6 +36,7 @@ from xsdata.formats.dataclass.context import XmlContext
 from xsdata.formats.dataclass.parsers import XmlParser
 from xsdata.formats.dataclass.serializers import TreeSerializer
 
+from bench import is_quick
 from chaos.fiscal_worker import WHERE, order
 from chaos.messaging import lent_store
 from tests.servers import Run
@@ -257,7 +258,7 @@ def _demo(place: Place) -> None:
 
 def main(words: list[str]) -> int:
     """Measure; 1 when a target is missed."""
-    quick = "--quick" in words
+    quick = is_quick(words, __doc__)
     run = Run.begin()
     try:
         with tempfile.TemporaryDirectory() as name, lent_store(run, None) as url:

@@ -25,6 +25,8 @@ from typing import Any
 import httpx
 import psycopg
 
+from bench import is_quick
+
 CONNECTIONS = 32
 SCRIPTS = {
     "ours first": ("POST", "/api/v1/clientes", "new"),
@@ -92,10 +94,11 @@ async def select(number: int):
 
 def main(words: list[str]) -> int:
     """Measure, print the table, keep it as JSON; returns 1 if a target was missed."""
+    quick = is_quick(words, __doc__)
     if shutil.which("wrk") is None:
         print("This needs wrk: apt install wrk.", file=sys.stderr)
         return 1
-    rounds, seconds = (3, 2) if "--quick" in words else (5, 5)
+    rounds, seconds = (3, 2) if quick else (5, 5)
     admin = os.environ.get("UMAVEZ_TEST_POSTGRES", "postgresql://127.0.0.1:5432/postgres")
     name = f"umavez_bench_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(admin, autocommit=True) as connection:

@@ -8,7 +8,9 @@ met, and every violation in words. The seed repeats the choices, not the schedul
 
 from __future__ import annotations
 
+import argparse
 import pkgutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -73,6 +75,17 @@ class Trial:
     sometimes: tuple[str, ...] = ()
     private: bool = False
     """Needs a server of its own, because it will be killed, or must be set up durably."""
+
+
+def given(about: str | None, *names: str) -> list[str]:
+    """The words that a process of ours was started with, one for each name; helps whoever starts it by hand.
+
+    A name with a question mark may be left out.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in names:
+        parser.add_argument(name.rstrip("?"), nargs="?" if name.endswith("?") else None)
+    return [word for word in vars(parser.parse_args(sys.argv[1:])).values() if word is not None]
 
 
 def trials() -> Iterator[Trial]:

@@ -12,6 +12,7 @@ import traceback
 from decimal import Decimal
 from pathlib import Path
 
+from chaos import given
 from umavez import Once, UmavezError
 from umavez_systems.database import open_database
 from umavez_systems.fiscal.assembly import DEMO_DATA, Sistema, Tempos
@@ -138,4 +139,4 @@ def nurse(url: str, folder: str, count: str, kinds: str) -> None:
 
 
 if __name__ == "__main__":
-    nurse(*sys.argv[1:])
+    nurse(*given(__doc__, "url", "folder", "count", "kinds"))

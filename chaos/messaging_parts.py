@@ -6,12 +6,12 @@ import asyncio
 import os
 import signal
 import sqlite3
-import sys
 from collections.abc import Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any
 from urllib.parse import urlsplit
 
+from chaos import given
 from umavez import AsyncOnce
 from umavez.messaging import (
     AsyncInbox,
@@ -260,4 +260,5 @@ async def work(role: str, url: str, broker_url: str | None, fatal: int = 0, *, u
 
 if __name__ == "__main__":
     # "usual": messages may die, as everybody's may.
-    asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3] or None, usual=bool(sys.argv[4:])))
+    role, store, place, *usual_ = given(__doc__, "role", "url", "broker", "usual?")
+    asyncio.run(work(role, store, place or None, usual=bool(usual_)))

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 
+from chaos import given
 from umavez import open_store
 from umavez_systems.database import open_database
 from umavez_systems.processos.attempts import Terms
@@ -53,4 +54,4 @@ def nurse(url: str, portal: str) -> None:
 
 
 if __name__ == "__main__":
-    nurse(*sys.argv[1:])
+    nurse(*given(__doc__, "url", "portal"))

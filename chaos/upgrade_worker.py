@@ -5,10 +5,10 @@ It imports nothing but what both versions have. It ends when its history's folde
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -56,4 +56,8 @@ def pay(once: Once, key: str, number: int, note: Callable[..., None]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    # By itself: it is started with the packages of another version, beside which nothing of this one can be imported.
+    parser = argparse.ArgumentParser(description=__doc__)
+    for word, kind in (("url", str), ("number", int), ("path", str)):
+        parser.add_argument(word, type=kind)
+    main(**vars(parser.parse_args()))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from bench.engine.load import Keys, Measured, by_tasks, by_threads
 from bench.engine.subjects import Subject, subject
+from chaos import given
 
 ROOT = Path(__file__).parents[2]
 FIRST, REPLAY = OPS = ("first", "replay")
@@ -95,4 +96,4 @@ def _loop(work: Coroutine[Any, Any, None]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*given(__doc__, "words"))

@@ -13,6 +13,7 @@ import psycopg
 from bench.engine.cell import ROOT, measure
 from bench.engine.limits import BODY
 from bench.engine.load import RESULT
+from chaos import given
 from umavez import AsyncOnce, Once
 from umavez.sweep import Sweeper
 
@@ -123,4 +124,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*given(__doc__, "url"))
