@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -29,7 +29,7 @@ from umavez.messaging import (
 )
 from umavez.messaging.connections import ServerConnection
 from umavez.messaging.tables.backlog import Backlog
-from umavez.messaging.tables.claiming import PAGES
+from umavez.messaging.tables.claiming import MAX_BYTES, PAGES
 from umavez.messaging.wakeups import WAKEUPS
 from umavez.sql.connection import Dialect, Sql
 from umavez.sql.flow import carry
@@ -77,6 +77,34 @@ def test_every_message_is_published_once_and_marked(place: Place, database: Data
     assert [runner.run(relay.step()) for _ in range(4)] == [10, 10, 5, 0]
     assert sorted(int(message.body) for message in wire.got) == list(range(25))
     assert (states(place), relay.published) == ({"DONE": 25}, 25)
+
+
+@pytest.mark.parametrize("aggregate", [None, "a"])
+def test_large_messages_go_out_some_at_a_time_and_a_cut_repeats_only_those(
+    place: Place, database: Database, runner: asyncio.Runner, aggregate: str | None
+) -> None:
+    """I8: what is claimed together is bounded in bytes, not in characters and not in rows alone."""
+    many, body = 40, "é" * 500_000
+    for _ in range(4):
+        append(place, *(Message("t", body, aggregate=aggregate) for _ in range(many // 4)))
+    sent: list[int] = []
+
+    class Narrow(Wire):
+        async def publish(self, messages: Sequence[Message]) -> Sequence[str | None]:
+            sent.append(sum(len(message.body.encode()) for message in messages))
+            if len(sent) == 2:
+                raise BrokerUnavailable("cut after the last byte, before the first confirm")
+            return await super().publish(messages)
+
+    wire = Narrow()
+    relay = Relay(database, wire, RelaySettings(outage=Backoff(first=0, cap=0)))
+    while states(place) != {"DONE": many}:
+        assert len(sent) < 20
+        with suppress(BrokerUnavailable):
+            runner.run(relay.step())
+    assert len(wire.got) == len({message.id for message in wire.got}) == many
+    assert max(sent) <= MAX_BYTES
+    assert sum(sent) <= many * 1_000_000 + MAX_BYTES, "no more than one claim went out twice"
 
 
 def test_a_refused_message_waits_and_dies_with_its_reason_while_others_flow(

@@ -24,7 +24,11 @@ PAGES = 10
 BRANCHES = 50
 """Aggregates asked about in one statement."""
 
-_SIZE = {Dialect.SQLITE: "length(body)", Dialect.POSTGRES: "octet_length(body)", Dialect.MARIADB: "length(body)"}
+_SIZE = {
+    Dialect.SQLITE: "length(CAST(body AS BLOB))",  # of a text it would be characters, and only those before a NUL
+    Dialect.POSTGRES: "octet_length(body)",
+    Dialect.MARIADB: "length(body)",
+}
 
 
 class Claimed(NamedTuple):
