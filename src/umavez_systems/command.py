@@ -68,8 +68,10 @@ def serve(
 
 
 def _prepare(settings: Settings) -> None:
+    from umavez_systems.gates.usable import refuse_unusable  # noqa: PLC0415  # the same
     from umavez_systems.server import prepare  # noqa: PLC0415  # heavy: a wrong setting is told before
 
+    refuse_unusable(settings)
     prepare(settings)
 
 

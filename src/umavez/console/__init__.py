@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
 from umavez.console.panels import Link, Panel, Tile
-from umavez.console.people import EVERYTHING, Authorize, Who, loopback
+from umavez.console.people import EVERYTHING, Authorize, Who, loopback, users
 from umavez.console.words import CHOICE, LANGUAGES, language_of
 from umavez.errors import ConfigurationError
 
@@ -33,6 +33,7 @@ __all__ = [
     "console",
     "language_of",
     "loopback",
+    "users",
 ]
 
 

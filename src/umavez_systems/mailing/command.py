@@ -168,6 +168,7 @@ def work(
     from umavez.messaging import stop_on_signals  # noqa: PLC0415
     from umavez.observe.metrics import serve_metrics  # noqa: PLC0415
     from umavez_systems import logs  # noqa: PLC0415
+    from umavez_systems.gates.usable import refuse_unusable  # noqa: PLC0415
     from umavez_systems.mailing.service import Service  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -181,6 +182,7 @@ def work(
         await Service(desk.mailing, relay=relay, worker=True, observers=observers).run(stop)
 
     with opened(database, new=True, lean=True) as desk:
+        refuse_unusable(desk.settings, mailing=True)
         try:
             asyncio.run(run(desk))
         except* ValueError as errors:

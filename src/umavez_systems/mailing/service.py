@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from umavez import StoreError
+from umavez import ConfigurationError, StoreError
 from umavez.concurrency import ThreadPool
 from umavez.messaging import (
     Broker,
@@ -35,13 +35,27 @@ AT_ONCE = 4
 TIDY_SECONDS = 3600.0
 
 
-def open_broker(url: str, messages: Messages, prefix: str, lease: float) -> Broker:
-    """The broker that `url` names; `lease`: when a delivery comes again if nobody finished it. Raises ValueError."""
+def known_broker(url: str) -> bool:
+    """Whether `url` names RabbitMQ, and not the database itself. Raises ValueError where neither can be used."""
     if url in ("local", "local:"):
-        return LocalBroker(messages, lease=lease)
+        return False
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("UMAVEZ_BROKER must be local: or amqp://…")
-    from umavez.messaging.rabbitmq import RabbitBroker, Topology  # noqa: PLC0415  # needs umavez[rabbitmq], only where it is used
+    try:
+        from umavez.messaging.rabbitmq import RabbitBroker  # noqa: PLC0415  # needs umavez[rabbitmq], only where it is used
+    except ModuleNotFoundError as missing:
+        raise ConfigurationError(
+            f"UMAVEZ_BROKER needs {missing.name}, which is not installed; run: pip install 'umavez[rabbitmq]'."
+        ) from missing
+    RabbitBroker(url)
+    return True
+
+
+def open_broker(url: str, messages: Messages, prefix: str, lease: float) -> Broker:
+    """The broker that `url` names; `lease`: when a delivery comes again if nobody finished it. Raises ValueError."""
+    if not known_broker(url):
+        return LocalBroker(messages, lease=lease)
+    from umavez.messaging.rabbitmq import RabbitBroker, Topology  # noqa: PLC0415  # as above
 
     return RabbitBroker(url, topology=Topology(prefix), parking=messages)
 

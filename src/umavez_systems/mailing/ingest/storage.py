@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
+from umavez import ConfigurationError
 from umavez_systems.mailing.ports import Storage
 
 
 def open_storage(where: str) -> Storage:
     """The storage that `where` names: a folder, file:///folder or s3://bucket/prefix. Raises ValueError."""
     if where.startswith("s3://"):
-        from umavez_systems.mailing.ingest.storage_s3 import S3Storage  # noqa: PLC0415  # needs boto3, only where S3 is used
-
+        try:
+            from umavez_systems.mailing.ingest.storage_s3 import S3Storage  # noqa: PLC0415  # needs boto3, only for S3
+        except ModuleNotFoundError as missing:
+            raise ConfigurationError(
+                f"UMAVEZ_STORAGE needs {missing.name}, which is not installed; run: pip install 'umavez[s3]'."
+            ) from missing
         return S3Storage(where)
     if "://" in where and not where.startswith("file://"):
         raise ValueError("UMAVEZ_STORAGE must be a folder or s3://bucket/prefix")

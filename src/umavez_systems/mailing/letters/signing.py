@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from umavez import ConfigurationError
+
 Sign = Callable[[bytes, int], bytes]
 SIGNED = (
     b"from",
@@ -29,7 +31,12 @@ def signer_of(setting: str) -> Sign | None:
     domain, _, path = rest.partition(":")
     if not selector or not domain or not Path(path).is_file():
         raise ValueError("UMAVEZ_MAILING_DKIM must be selector:domain:/path/to/key.pem, and the file must be there")
-    import dkim  # noqa: PLC0415  # needs umavez[dkim], only where mails are signed
+    try:
+        import dkim  # noqa: PLC0415  # needs umavez[dkim], only where mails are signed
+    except ModuleNotFoundError as missing:
+        raise ConfigurationError(
+            f"UMAVEZ_MAILING_DKIM needs {missing.name}, which is not installed; run: pip install 'umavez[dkim]'."
+        ) from missing
 
     key = Path(path).read_bytes()
 

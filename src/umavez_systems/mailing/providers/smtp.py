@@ -38,7 +38,11 @@ class SmtpProvider:
     capability = Capability("smtp")
 
     def __init__(self, url: str, connections: int = 10, timeout: float = TIMEOUT) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:  # its text repeats what stands there, which may be a part of the password
+            parts, port = urlsplit(""), None
         if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
             raise ValueError("UMAVEZ_SMTP_URL must be smtp://host:port or smtps://host:port")
         wish = parse_qs(parts.query).get("starttls", ["auto"])[0]
@@ -47,7 +51,7 @@ class SmtpProvider:
         secure = parts.scheme == "smtps"
         self._options = {
             "hostname": parts.hostname,
-            "port": parts.port or (465 if secure else 25),
+            "port": port or (465 if secure else 25),
             "username": unquote(parts.username) if parts.username else None,
             "password": unquote(parts.password) if parts.password else None,
             "use_tls": secure,
