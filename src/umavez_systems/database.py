@@ -10,7 +10,7 @@ import select
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,18 +18,22 @@ from urllib.parse import unquote
 
 import psycopg
 import psycopg_pool
-from psycopg.rows import dict_row
+from psycopg.pq import TransactionStatus
 
 from umavez import SchemaOutdated, StoreError, StoreUnavailable, StoreUncertain
-from umavez_systems.patience import NoAnswer, PatientConnection, patient
+from umavez_systems.postgres import trips
+from umavez_systems.postgres.patience import NoAnswer, PatientConnection, patient
 
 Row = dict[str, Any]
 
 
 class Connection(Protocol):
-    """A transaction in progress. `raw` is the driver's connection, for the engine to join."""
+    """A transaction in progress."""
 
-    raw: Any
+    @property
+    def raw(self) -> Any:
+        """The driver's connection, for the engine to join."""
+        ...
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Every row of a statement."""
@@ -145,18 +149,25 @@ class SqliteDatabase:
 
 
 class _Postgres:
-    __slots__ = ("raw",)
+    __slots__ = ("_awaited", "_raw")
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
-        self.raw = raw
+    def __init__(self, raw: PatientConnection, *, begin: bool = False) -> None:
+        self._raw = raw
+        self._awaited = begin
+        """A transaction is to begin, with the first statement: alone it would cost a round trip."""
+
+    @property
+    def raw(self) -> PatientConnection:
+        if self._awaited:
+            self._awaited = False
+            with _TRANSLATED:
+                trips.command(self._raw, b"BEGIN")
+        return self._raw
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        begin, self._awaited = self._awaited, False
         with _TRANSLATED:
-            # Raw: psycopg reads a text of more than fifty values anew each time, which costs as much as sending it.
-            cursor = psycopg.RawCursor(self.raw, row_factory=dict_row)
-            cursor.execute(_marked(sql), values)
-            # Not by `description`: that makes an object for every column, which costs more than reading a row.
-            return [] if cursor.pgresult is None or not cursor.pgresult.nfields else cursor.fetchall()
+            return trips.rows_of(self._raw, _marked(sql), values, begin=begin)
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, values)
@@ -176,13 +187,14 @@ class PostgresDatabase:
         self.url = url
         self.store_url = f"{url}{'&' if '?' in url else '?'}timeout={max(1.0, timeout):g}"
         self.timeout = timeout
+        self._most = threads + 2
         how = {"autocommit": True, "prepare_threshold": 1}
         self._pool = psycopg_pool.ConnectionPool(
             patient(url, timeout),
             connection_class=PatientConnection,
             configure=self._configure,
             min_size=1,
-            max_size=threads + 2,
+            max_size=1,
             timeout=timeout,
             kwargs=how,
             check=_checked,
@@ -191,28 +203,36 @@ class PostgresDatabase:
 
     def _configure(self, raw: PatientConnection) -> None:
         raw.allow(self.timeout)
+        if self._pool.max_size < self._most:
+            # Only now: whoever asked while the first was being opened would have made the pool open a second, and the
+            # two would be used in turn, each with every statement still to be prepared and planned.
+            self._pool.resize(1, self._most)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A READ COMMITTED transaction; a connection that failed is not used again."""
-        with self.statements() as connection:
-            committing = False
+        with self._taken() as raw:
             try:
-                with connection.raw.transaction():
-                    yield connection
-                    committing = True
-            except psycopg.OperationalError as error:
-                if committing and _is_gone(error):
-                    raise StoreUncertain("The database went away while it committed; ask again to learn.") from error
+                yield _Postgres(raw, begin=True)
+            except BaseException:
+                _roll_back(raw)
                 raise
+            if raw.pgconn.transaction_status != TransactionStatus.IDLE:
+                _commit(raw)
 
     @contextmanager
     def statements(self) -> Iterator[Connection]:
         """Statements that commit one by one: no round trips for BEGIN and COMMIT around a single one."""
+        with self._taken() as raw:
+            yield _Postgres(raw)
+
+    @contextmanager
+    def _taken(self) -> Iterator[PatientConnection]:
+        """A connection of the pool, and its errors made ours."""
         with _TRANSLATED:
             raw = self._pool.getconn()
             try:
-                yield _Postgres(raw)
+                yield raw
             except StoreUnavailable as error:
                 if isinstance(error.__cause__, psycopg.errors.ReadOnlySqlTransaction):
                     raw.close()  # a standby: the next connection finds out who takes writes now
@@ -224,6 +244,21 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close the pool."""
         self._pool.close()
+
+
+def _commit(raw: PatientConnection) -> None:
+    try:
+        trips.command(raw, b"COMMIT")
+    except psycopg.OperationalError as error:
+        if _is_gone(error):
+            raise StoreUncertain("The database went away while it committed; ask again to learn.") from error
+        raise
+
+
+def _roll_back(raw: PatientConnection) -> None:
+    """What the block raised is what its caller must see: a connection that cannot roll back is one that broke."""
+    with suppress(psycopg.Error):
+        raw.rollback()
 
 
 def _checked(raw: psycopg.Connection[Any]) -> None:

@@ -7,6 +7,7 @@ a moment later than the server would have.
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from typing import Any, TypeVar
 
 import psycopg
@@ -28,10 +29,20 @@ class PatientConnection(psycopg.Connection[Any]):
     """A connection that never waits for an answer for ever."""
 
     _seconds = 10.0 + GRACE
+    plain = False
+    """Whether texts go in UTF-8, as `trips` writes them."""
+    columns: dict[bytes, list[str]]
+    """The names of what a prepared statement returns, by its name."""
 
     def allow(self, seconds: float) -> None:
         """Let a statement take so long."""
         self._seconds = seconds + GRACE
+        self.plain = self.pgconn.parameter_status(b"client_encoding") == b"UTF8"
+        self.columns = {}
+
+    def known_statements(self) -> OrderedDict[tuple[bytes, tuple[int, ...]], bytes]:
+        """What psycopg has prepared here: a name by a statement's text and the types of its values."""
+        return self._prepared._names  # noqa: SLF001  # psycopg tells in no other way what it has prepared
 
     def wait(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
         """As psycopg's; raises NoAnswer."""
