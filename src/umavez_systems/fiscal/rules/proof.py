@@ -16,6 +16,8 @@ from umavez_systems.fiscal.domain import Estado, pode_passar
 
 INICIO = "0" * 64
 _BOUNDED = BoundedJson()
+_WRITTEN = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+"""Made once: `json.dumps` makes another for every entry."""
 LONGEST_RAW = 200_000
 """Bytes of an answer that are kept word for word; of a longer one the digest and the beginning."""
 
@@ -35,7 +37,7 @@ class Entrada:
 
 def escrita(documento: str, sequencia: int, tipo: str, quando: int, conteudo: Any, anterior: str) -> Entrada:
     """The next entry of a chain."""
-    text = json.dumps(conteudo, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = _WRITTEN(conteudo)
     return Entrada(
         documento, sequencia, tipo, quando, text, anterior, _digest(documento, sequencia, tipo, quando, text, anterior)
     )
