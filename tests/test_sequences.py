@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.messaging.places import Place, place_of
 from umavez.errors import ConfigurationError, InvalidKey
-from umavez.sequences import AsyncUniqueNumbers, NumbersExhausted, Range, Sequences, UniqueNumbers
+from umavez.sequences import AsyncUniqueNumbers, NumbersExhausted, Range, Sequences, UniqueNumbers, taking
 from umavez.sequences.ranges import stretch
 from umavez.sql.connection import async_close
 from umavez.testing.laws.instruments.sequences import ALL, RACES, AsyncSequenceBench, SequenceBench
@@ -206,3 +206,25 @@ def test_awaited_unique_numbers_come_from_blocks(place: Place, runner: asyncio.R
     numbers, first, second = runner.run(work())
     assert sorted(numbers) == list(range(1, 26))
     assert first == second > 25
+
+
+@pytest.mark.postgres
+def test_a_number_taken_inside_a_larger_statement_is_the_series_next(postgres_url: str) -> None:
+    place = place_of(postgres_url)
+    taken = f"WITH given AS ({taking('%s')}) SELECT number FROM given".replace("?", "%s")
+
+    def take(connection: Any, *, wanted: bool) -> Any:
+        return connection.execute(taken, ("loja", "inside", wanted)).fetchall()
+
+    with closing(place.connect()) as connection:
+        Sequences().migrate(connection)
+        Sequences().define(connection, "loja", "inside", ranges=[Range(1, 3), Range(7)])
+        assert Sequences().next_number(connection, "loja", "inside") == 1
+        connection.commit()
+        assert take(connection, wanted=True) == [(2,)]
+        assert take(connection, wanted=False) == []
+        connection.rollback()
+        assert [take(connection, wanted=True) for _ in range(3)] == [[(2,)], [(3,)], []], "the stretch is used up"
+        assert Sequences().next_number(connection, "loja", "inside") == 7
+        assert take(connection, wanted=True) == [(8,)]
+        connection.rollback()

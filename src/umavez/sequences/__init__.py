@@ -17,6 +17,7 @@ from umavez.sequences.errors import (
     RangeTaken,
     SeriesUnknown,
 )
+from umavez.sequences.flows import taking
 from umavez.sequences.ranges import Range
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "SeriesUnknown",
     "UniqueNumbers",
     "Voided",
+    "taking",
 ]

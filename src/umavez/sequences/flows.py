@@ -39,6 +39,16 @@ TAKE_FOR_KEY = (
 )
 """PostgreSQL: look for the key's number, take the next one and keep it with the key, in one round trip."""
 
+
+def taking(condition: str) -> str:
+    """The next number as a part of a larger statement (`WITH … AS (…)`) on PostgreSQL: one round trip less.
+
+    It returns `number` where `condition` holds, and no row where a stretch of numbers is used up: then `next_number`
+    goes on to the next one. Its `?` are the organisation and the series.
+    """
+    return TAKE.replace(" RETURNING next_number - 1", f" AND ({condition}) RETURNING next_number - 1 AS number")
+
+
 GIVE_BACK = f"UPDATE umavez_sequences SET next_number = next_number - 1 WHERE {SERIES}"
 
 
