@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from umavez_systems.fiscal.atos.claims import Reserva
 from umavez_systems.fiscal.atos.records import Cadeia, Conflito, Registro, resumo_de
 from umavez_systems.fiscal.atos.steps import Contexto, Cumprido, Veredito, ato_da_linha
 from umavez_systems.fiscal.domain import ABERTOS, Acao, Estado, Origem, Pedido, Tipo
+from umavez_systems.fiscal.numbering import ChaveUsada
 from umavez_systems.fiscal.operations import Atos
 from umavez_systems.fiscal.organizations import Organizacoes, identidade
 from umavez_systems.fiscal.ports import Ato, Montado, Numerado
@@ -25,8 +27,6 @@ from umavez_systems.principals import scoped_key
 from umavez_systems.problems import Problem
 
 FINAL = frozenset(Estado) - ABERTOS - {Estado.CANCELAMENTO_PENDENTE}
-
-
 _ID = re.compile(r"^[0-9a-f]{32}\Z", re.ASCII)
 ENVIADOS = ("normal", "svc")
 """Modes in which a document is sent as soon as it is stored."""
@@ -39,6 +39,11 @@ class Caller:
     principal: str
     key: str | None = None
     usuario: str = ""
+
+    @property
+    def coluna(self) -> str | None:
+        """The key as it is stored: whose it is stands in it."""
+        return None if self.key is None else scoped_key(self.principal, self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +100,34 @@ class Fiscal:
         return Resultado(row, found, repeated)
 
     def _registered(self, caller: Caller, pedido: Pedido, said: Conteudo, reserva: Reserva) -> tuple[Row, bool]:
-        """The key's document: there already, or made now. UNIQUE decides between two at once, and no number is lost.
-
-        What is made now and sent next is claimed in the same transaction.
-        """
-        column = None if caller.key is None else scoped_key(caller.principal, caller.key)
-        found = self.da_chave(column, said.impressao)
-        if found is not None:
-            return found, True
-        org_id = self.organizacoes.apta(caller.principal, pedido.organizacao)["id"]
-        if pedido.modo == "svc":
-            self._refuse_closed(org_id, self._tp_emis(pedido, org_id))
+        """The key's document: there already, or made now. UNIQUE decides between two at once, and no number is lost."""
         try:
-            with self.database.transaction() as connection:
-                row = self.registrar(connection, caller, org_id, pedido, said)
-                if row["enviado_em"] is not None:
-                    self.atos.reservar(reserva, connection, Acao.EMITIR, org_id, row["id_idempotencia"])
-            return row, False
-        except Duplicate:
-            found = self.da_chave(column, said.impressao)
-            if found is None:
-                detail = f"Outra organização com o mesmo CNPJ já deu este número na série {pedido.serie}; use outra."
-                raise Problem(409, "serie-em-uso", "Série em uso", detail) from None
-            return found, True
+            return self._made(caller, pedido, said, reserva), False
+        except (Duplicate, Problem) as error:
+            # Whatever stands in the way of a new document: where the key has one, that is the answer.
+            found = self.da_chave(caller.coluna, said.impressao)
+            if found is not None:
+                return found, True
+            if isinstance(error, Problem):
+                raise
+            detail = f"Outra organização com o mesmo CNPJ já deu este número na série {pedido.serie}; use outra."
+            raise Problem(409, "serie-em-uso", "Série em uso", detail) from None
+
+    def _made(self, caller: Caller, pedido: Pedido, said: Conteudo, reserva: Reserva) -> Row:
+        """A new document, claimed in the same transaction where it is sent next. Raises Duplicate for a used key."""
+        svc = pedido.modo == "svc"
+        if (svc or not self._dialect.one_statement) and self.da_chave(caller.coluna, said.impressao) is not None:
+            raise ChaveUsada(caller.key or "")
+        org_id = self.organizacoes.apta(caller.principal, pedido.organizacao)["id"]
+        if svc:
+            self._refuse_closed(org_id, self._tp_emis(pedido, org_id))
+        # Left without an error where the key is used: a rollback would cost what the connection has prepared.
+        with self.database.transaction() as connection, suppress(ChaveUsada):
+            row = self.registrar(connection, caller, org_id, pedido, said)
+            if row["enviado_em"] is not None:
+                self.atos.reservar(reserva, connection, Acao.EMITIR, org_id, row["id_idempotencia"])
+            return row
+        raise ChaveUsada(caller.key or "")
 
     def da_chave(self, column: str | None, mark: str) -> Row | None:
         """The document of an idempotency key. Raises a 422 problem where the key was used for another content."""
@@ -149,7 +159,8 @@ class Fiscal:
         Stored as TRANSMITIDO where it is sent next (seed 004 §3.3): without a claim of the engine nothing has left.
         """
         authority = self.organizacoes.autoridade(org_id, pedido.tipo)
-        number, now, quiet = self.atos.numeracao.dado(connection, org_id, pedido.tipo.modelo, pedido.serie)
+        series = (org_id, pedido.tipo.modelo, pedido.serie)
+        number, now, quiet = self.atos.numeracao.dado(connection, *series, caller.coluna)
         sent = enviar and pedido.modo in ENVIADOS and not quiet
         moment = brasilia(now)
         mode = self._tp_emis(pedido, org_id)
@@ -185,11 +196,10 @@ class Fiscal:
     ) -> tuple[Any, ...]:
         # An organisation's environment stands in its natural key: the simulator and homologation share nothing.
         place = self.organizacoes.linha(caller.principal, pedido.organizacao)["ambiente"]
-        column = None if caller.key is None else scoped_key(caller.principal, caller.key)
         now = chain.agora
         soon = now + int(self.atos.termos.settle * 1000)
         kind = pedido.tipo
-        head = (chain.documento, org_id, caller.principal, column, said.impressao, kind.value, kind.modelo)
+        head = (chain.documento, org_id, caller.principal, caller.coluna, said.impressao, kind.value, kind.modelo)
         names = (made.id_idempotencia, f"{place}_{made.natural}", made.chave)
         first = Estado.TRANSMITIDO if sent else Estado.RASCUNHO
         state = (first.value, 1, Origem.EMISSAO.value, said.texto, f"{pedido.total:.2f}", made.xml, made.digest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from umavez.sequences import taking
 from umavez_systems.database import Connection, Database, Row
 from umavez_systems.fiscal.rules.proof import INICIO, Entrada
 
@@ -23,6 +24,7 @@ _ACT = (
     " protocolo, proximo_em, criado_em"
 )
 DOCUMENT = f"SELECT {_DOCUMENT} FROM documentos_fiscais WHERE id = ?"
+HAS_KEY = "SELECT id FROM documentos_fiscais WHERE idempotencia_key = ?"
 DOCUMENT_BY_KEY = f"SELECT {_DOCUMENT} FROM documentos_fiscais WHERE idempotencia_key = ?"
 _NAMES = tuple(name.strip() for name in _DOCUMENT.split(","))
 INSERT_DOCUMENT = f"INSERT INTO documentos_fiscais ({_DOCUMENT}) VALUES ({', '.join('?' * len(_NAMES))})"
@@ -65,6 +67,19 @@ class Dialect:
             else "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS agora"
         )
         self._document = f"SELECT {_DOCUMENT}, {self.clock} FROM documentos_fiscais WHERE id = ?{self.lock}"
+        self._next = (
+            "UPDATE faixas_numeracao SET ultimo_numero = ultimo_numero + 1"
+            f" WHERE org_id = ? AND modelo = ? AND serie = ?{{more}} RETURNING ultimo_numero, bloqueado, {self.clock},"
+            " (SELECT bloqueado_ate FROM fiscal_consumo c"
+            " WHERE c.org_id = faixas_numeracao.org_id AND c.alvo = ?) AS ate"
+        )
+        unused = " AND NOT EXISTS (SELECT FROM documentos_fiscais d WHERE d.idempotencia_key = ?)"
+        # The range is locked before the engine's row, as by whoever takes them one after the other.
+        self._number = (
+            f"WITH faixa AS ({self._next.format(more=unused)}),"
+            f" dado AS ({taking('EXISTS (SELECT FROM faixa WHERE NOT bloqueado)')})"
+            " SELECT faixa.*, dado.number FROM faixa LEFT JOIN dado ON true"
+        )
         self._named = (
             f"SELECT {_DOCUMENT}, {self.clock} FROM documentos_fiscais WHERE org_id = ? AND id_idempotencia = ?"
         )
@@ -102,13 +117,18 @@ class Dialect:
 
         With it the database's clock, and until when the governor's row `alvo` is blocked.
         """
-        sql = (
-            "UPDATE faixas_numeracao SET ultimo_numero = ultimo_numero + 1"
-            f" WHERE org_id = ? AND modelo = ? AND serie = ? RETURNING ultimo_numero, bloqueado, {self.clock},"
-            " (SELECT bloqueado_ate FROM fiscal_consumo c"
-            " WHERE c.org_id = faixas_numeracao.org_id AND c.alvo = ?) AS ate"
-        )
-        return connection.row(sql, (org_id, modelo, serie, alvo))
+        return connection.row(self._next.format(more=""), (org_id, modelo, serie, alvo))
+
+    def number_for_key(
+        self, connection: Connection, org_id: str, modelo: str, serie: int, alvo: str, column: str | None, series: str
+    ) -> Row | None:
+        """The same with the number that the engine's `series` gives, by one statement. PostgreSQL only.
+
+        None where the series has not begun, or where the idempotency key has a document already: then nothing is
+        locked. `number` is None where the engine has to look for the next stretch, or the series is blocked.
+        """
+        values = (org_id, modelo, serie, column, alvo, org_id, series)
+        return connection.row(self._number, values)
 
 
 def insert_document(connection: Connection, values: tuple[Any, ...], entries: list[Entrada], *, at_once: bool) -> Row:

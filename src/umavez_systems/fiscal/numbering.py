@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from umavez.sequences import Range, Sequences
-from umavez_systems.database import Connection, Row
+from umavez_systems.database import Connection, Duplicate, Row
 from umavez_systems.fiscal import database as tables
 from umavez_systems.fiscal.atos.governor import TODOS
 from umavez_systems.problems import Problem
@@ -22,6 +22,10 @@ class Dado(NamedTuple):
     silencio: int
 
 
+class ChaveUsada(Duplicate):
+    """The idempotency key has a document already: no number was taken."""
+
+
 class Numeracao:
     """Numbers of a series, without gaps, in the caller's transaction (seed 004 §9.2)."""
 
@@ -33,15 +37,17 @@ class Numeracao:
         """The next number; a rollback gives it back. Raises a 409 problem while the series is blocked."""
         return self.dado(connection, org_id, modelo, serie).numero
 
-    def dado(self, connection: Connection, org_id: str, modelo: str, serie: int) -> Dado:
-        """The same, with the moment in which it was given."""
-        row = self._dialect.next_in_range(connection, org_id, modelo, serie, TODOS)
+    def dado(self, connection: Connection, org_id: str, modelo: str, serie: int, chave: str | None = None) -> Dado:
+        """The same, with the moment in which it was given. Raises ChaveUsada where the key has a document already."""
+        row = self._taken(connection, org_id, modelo, serie, chave)
+        if row is None and chave is not None and connection.row(tables.HAS_KEY, (chave,)) is not None:
+            raise ChaveUsada(chave)
         if row is None:
             self.abrir(connection, org_id, modelo, serie, 1)
-            row = self._dialect.next_in_range(connection, org_id, modelo, serie, TODOS)
+            row = self._taken(connection, org_id, modelo, serie, chave)
         if row is None or row["bloqueado"]:
             raise Problem(409, "serie-bloqueada", "Série bloqueada", f"A série {serie} ({modelo}) está bloqueada.")
-        number = self._sequences.next_number(connection.raw, org_id, _series(modelo, serie))
+        number = row["number"] or self._sequences.next_number(connection.raw, org_id, _series(modelo, serie))
         if number > LAST_NUMBER:
             raise Problem(409, "serie-esgotada", "Série esgotada", f"A série {serie} acabou; use outra.")
         if number != row["ultimo_numero"]:
@@ -49,6 +55,14 @@ class Numeracao:
             sql = "UPDATE faixas_numeracao SET ultimo_numero = ? WHERE org_id = ? AND modelo = ? AND serie = ?"
             connection.rows(sql, (number, org_id, modelo, serie))
         return Dado(number, int(row["agora"]), max(0, int(row["ate"] or 0) - int(row["agora"])))
+
+    def _taken(self, connection: Connection, org_id: str, modelo: str, serie: int, chave: str | None) -> Row | None:
+        """The series' row counted on and, where one statement can do both, the number."""
+        if self._dialect.one_statement:
+            series = _series(modelo, serie)
+            return self._dialect.number_for_key(connection, org_id, modelo, serie, TODOS, chave, series)
+        row = self._dialect.next_in_range(connection, org_id, modelo, serie, TODOS)
+        return None if row is None else {**row, "number": None}
 
     def reter(self, connection: Connection, org_id: str, modelo: str, series: Iterable[int]) -> None:
         """Hold several series until the transaction ends, always in the same order: two that want the same ones
