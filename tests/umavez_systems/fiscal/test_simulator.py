@@ -110,3 +110,14 @@ def test_the_authoritys_hour_can_be_shortened_and_stays_so(tmp_path: Path) -> No
     again = Livros(tmp_path / "livro.db")
     assert again.hour == 180_000
     again.close()
+
+
+def test_a_simulator_that_moved_is_found_where_it_is_now(tmp_path: Path) -> None:
+    assert keeper.endereco(tmp_path) is None
+    for port in (1001, 1002):
+        made = tmp_path / "novo"
+        made.write_text(json.dumps({"servicos": f"https://127.0.0.1:{port}"}))
+        made.replace(tmp_path / ADDRESS)
+        assert [keeper.endereco(tmp_path) for _ in range(2)] == [f"https://127.0.0.1:{port}"] * 2
+    (tmp_path / ADDRESS).write_text("{}")
+    assert keeper.endereco(tmp_path) is None

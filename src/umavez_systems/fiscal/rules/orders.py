@@ -81,8 +81,9 @@ def _kept(value: Any) -> Any:
     """A value as JSON has it: exact numbers as text, parts of an order by their names."""
     if value is None or type(value) is str:
         return value
-    if is_dataclass(value):
-        return {name: _kept(getattr(value, name)) for name in _names(value.__class__)}
+    names = _names(value.__class__)
+    if names is not None:
+        return {name: _kept(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {str(name): _kept(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -91,8 +92,9 @@ def _kept(value: Any) -> Any:
 
 
 @cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind))
+def _names(kind: Any) -> tuple[str, ...] | None:
+    """The fields of a part of an order; None for what is a value."""
+    return tuple(part.name for part in fields(kind)) if is_dataclass(kind) else None
 
 
 def _service_order(body: dict[str, Any], tipo: Tipo) -> Pedido:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import httpx
@@ -45,10 +46,18 @@ class Simulador:
 
 def endereco(folder: Path) -> str | None:
     """Where the simulator of `folder` said that its services are; a restarted one may have moved."""
+    path = f"{folder}/{ADDRESS}"
     try:
-        found: str = json.loads((folder / ADDRESS).read_text())["servicos"]
+        state = os.stat(path)  # noqa: PTH116  # a Path would cost as much as the look
+        return _address(path, state.st_mtime_ns, state.st_ino)
     except (OSError, ValueError, KeyError):
         return None
+
+
+@lru_cache(maxsize=100)
+def _address(path: str, _changed: int, _file: int) -> str:
+    """Read once for each time that it was written: every call to an authority asks for it."""
+    found: str = json.loads(Path(path).read_text())["servicos"]
     return found
 
 

@@ -28,6 +28,7 @@ _SIGNATURE = (
     f'<DigestMethod Algorithm="{DS}sha1"/><DigestValue>{{digest}}</DigestValue></Reference></SignedInfo>'
     "<SignatureValue/><KeyInfo><X509Data><X509Certificate>{cert}</X509Certificate></X509Data></KeyInfo></Signature>"
 )
+_DIGEST = "/".join(f"{{{DS}}}{name}" for name in ("Signature", "SignedInfo", "Reference", "DigestValue"))
 
 
 def assinar(root: Any, identity: str | None, certificado: Certificado) -> Any:
@@ -50,7 +51,9 @@ def assinar(root: Any, identity: str | None, certificado: Certificado) -> Any:
 
 def digest_of(signed: Any) -> str:
     """digVal of a signed document: what the authority repeats when it means these bytes."""
-    value = signed.find(f".//{{{DS}}}DigestValue")
+    value = signed.find(_DIGEST)  # where the signature of the whole stands: no need to look through everything
+    if value is None:
+        value = signed.find(f".//{{{DS}}}DigestValue")
     return (value.text or "").strip() if value is not None else ""
 
 

@@ -20,6 +20,7 @@ ZERO = Decimal("0.00")
 DEEPEST = 6
 SUMMED = ("vBC", "vICMS", "vICMSDeson", "vFCP", "vBCST", "vST", "vFCPST", "vFCPSTRet")
 """Fields of the ICMS group that the totals repeat."""
+TOTALLED = {"ICMS": SUMMED, "IPI": ("vIPI",), "PIS": ("vPIS",), "COFINS": ("vCOFINS",)}
 
 
 def impostos(item: Item) -> dict[str, Any]:
@@ -56,10 +57,10 @@ def totals(items: list[dict[str, Any]]) -> dict[str, Decimal]:
     """The sums that the document's total repeats."""
     found = dict.fromkeys((*SUMMED, "vIPI", "vPIS", "vCOFINS"), ZERO)
     for taxes in items:
-        for name in SUMMED:
-            found[name] += sum((number(group.get(name)) for group in _groups(taxes, "ICMS")), ZERO)
-        for tax, name in (("IPI", "vIPI"), ("PIS", "vPIS"), ("COFINS", "vCOFINS")):
-            found[name] += sum((number(group.get(name)) for group in _groups(taxes, tax)), ZERO)
+        for tax, names in TOTALLED.items():
+            for group in _groups(taxes, tax):
+                for name in filter(group.__contains__, names):
+                    found[name] += number(group[name])
     return found
 
 

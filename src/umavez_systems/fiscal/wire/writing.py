@@ -69,8 +69,13 @@ def _text(value: Any, form: str | None) -> str:
     if type(value) is str:
         return value
     if isinstance(value, Enum):
-        return _text(value.value, form)
+        return _member(value, form)
     return str(converter.serialize(value, format=form))
+
+
+@cache
+def _member(value: Enum, form: str | None) -> str:
+    return _text(value.value, form)
 
 
 def _kind_of(value: Any) -> _Kind:
