@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from umavez import ConfigurationError, Once
+from umavez import ConfigurationError, Once, StoreUnavailable
 from umavez_systems.database import Database, Duplicate, open_database
 from umavez_systems.postgres.patience import PatientConnection
 from umavez_systems.server import prepare
@@ -88,6 +88,36 @@ def test_a_statement_that_fails_with_its_begin_leaves_nothing_open(opened: Datab
 
     with opened.transaction() as connection:
         assert connection.row(COUNT) == {"many": many}
+
+
+@pytest.mark.parametrize("block", ["statements", "transaction"])
+def test_a_connection_that_breaks_past_the_cursor_is_unavailable_and_replaced(opened: Database, block: str) -> None:
+    leave = "SELECT CASE WHEN ? THEN pg_terminate_backend(pg_backend_pid()) END AS it"
+    for _ in range(3):
+        with getattr(opened, block)() as connection:
+            connection.rows(leave, (False,))
+    with pytest.raises(StoreUnavailable), getattr(opened, block)() as connection:
+        connection.rows(leave, (True,))
+
+    with opened.transaction() as connection:
+        assert connection.row(COUNT) == {"many": 0}
+
+
+def test_a_statement_left_halfway_takes_its_connection_along(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    for turn in range(3):
+        with opened.transaction() as connection:
+            connection.rows(INSERT, ("a", f"{turn}@b"))
+
+    def wait(self: PatientConnection, gen: Any) -> Any:
+        next(gen)
+        raise SystemExit
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit), opened.transaction() as connection:
+        patch.setattr(PatientConnection, "wait", wait)
+        connection.rows(INSERT, ("a", "9@b"))
+
+    with opened.transaction() as connection:
+        assert connection.row(COUNT) == {"many": 3}
 
 
 @pytest.mark.parametrize("value", [*EDGES, "", "ção\n€😀", b"", b"\0\xff", True, False, None])

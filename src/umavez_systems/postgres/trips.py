@@ -17,7 +17,7 @@ from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
-from psycopg.pq import ExecStatus, PipelineStatus
+from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import dict_row
 from psycopg.waiting import Ready, Wait
@@ -50,6 +50,9 @@ def rows_of(raw: PatientConnection, text: bytes, values: Sequence[Any], *, begin
     except psycopg.Error:
         known.pop(key, None)  # it may be out of date (a table was changed): the next one is prepared anew
         raise
+    finally:
+        if raw.pgconn.pipeline_status != PipelineStatus.OFF:
+            raw.close()  # left halfway: what still comes would be taken for the next answer
 
 
 def command(raw: PatientConnection, text: bytes) -> None:
@@ -135,12 +138,12 @@ def _until_synced(pgconn: PGconn) -> PQGen[list[PGresult]]:
             pgconn.consume_input()
         result = pgconn.get_result()
         if result is None:  # between two statements
-            continue
-        if result.status == ExecStatus.PIPELINE_SYNC:
+            if pgconn.status == ConnStatus.BAD:
+                raise psycopg.OperationalError("the connection was closed")
+        elif result.status == ExecStatus.PIPELINE_SYNC:
             return results
-        results.append(result)
-        if pgconn.pipeline_status == PipelineStatus.OFF:  # the connection is gone
-            return results
+        else:
+            results.append(result)
 
 
 def _refuse_failed(results: Sequence[PGresult]) -> PGresult:
