@@ -25,6 +25,8 @@ class Counter:
         self.answers: list[bytes | None] = []
         self.hang_up = False
         """After each answer, without having said so."""
+        self.drops = b""
+        """What follows each answer, byte by byte."""
         self.connections = 0
         self.requests: list[bytes] = []
         self._door = socket.create_server(("127.0.0.1", 0))
@@ -41,13 +43,16 @@ class Counter:
             threading.Thread(target=self._serve, args=(line,), daemon=True).start()
 
     def _serve(self, line: socket.socket) -> None:
-        with line:
+        with line, suppress(OSError):  # whoever asked may have left
             while asked := line.recv(1_000_000):
                 self.requests.append(asked)
                 answer = self.answers.pop(0) if self.answers else OK
                 if answer is None:
                     return
                 line.sendall(answer)
+                for drop in self.drops:
+                    time.sleep(0.05)
+                    line.sendall(bytes((drop,)))
                 if self.hang_up:
                     return
 
@@ -152,6 +157,37 @@ def test_silence_ends_in_time_and_an_endless_answer_is_bounded(
         post.chamar("GET", counter.address, 5)
     monkeypatch.undo()
     assert post.chamar("GET", counter.address, 5) == (200, b"ok")
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
+def test_an_answer_that_comes_in_drops_is_not_waited_for_longer_than_another(
+    counter: Counter, post: Correio, begun: bytes
+) -> None:
+    """In its first line, among its headers and in its body: each byte is in time, and all together never end."""
+    drops = b"HTTP/1.1 200 OK\r\nX-Wait: " if begun == b"" else b"X-Wait: "
+    counter.answers, counter.drops = [begun], drops + b"x" * 1000
+    began = time.monotonic()
+    with pytest.raises(SemResposta):
+        post.chamar("GET", counter.address, 0.5)
+    assert time.monotonic() - began < 5
+
+
+def test_who_takes_a_request_in_sips_is_not_waited_for_either(post: Correio) -> None:
+    door = socket.create_server(("127.0.0.1", 0))
+    began = time.monotonic()
+    with pytest.raises(SemResposta):
+        post.chamar("POST", f"http://127.0.0.1:{door.getsockname()[1]}/", 0.3, b"x" * 20_000_000)
+    assert time.monotonic() - began < 5
+    door.close()
+
+
+def test_what_comes_behind_an_answer_is_no_answer_to_the_next_call(counter: Counter, post: Correio) -> None:
+    counter.answers = [OK + b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold"]
+    assert [post.chamar("GET", counter.address, 5) for _ in range(2)] == [(200, b"ok")] * 2
+    assert counter.connections == 2
+    counter.answers = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nHTTP/1.1 2"]
+    assert [post.chamar("GET", counter.address, 5) for _ in range(2)] == [(200, b"ok")] * 2
+    assert counter.connections == 3
 
 
 def test_what_never_left_may_be_sent_again(counter: Counter, post: Correio) -> None:

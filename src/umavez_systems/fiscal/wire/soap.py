@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import select
 import socket
 import ssl
@@ -95,7 +96,6 @@ class Conexoes:
         line: socket.socket | None = None
         try:
             line = self._idle(place) or self._opened(url, soon)
-            line.settimeout(timeout)
             yield line
             line = self._keep(place, line)
         finally:
@@ -168,18 +168,62 @@ def _written(method: str, url: httpx.URL, headers: dict[str, str], body: bytes |
     return b"%s %s HTTP/1.1\r\n%s\r\n%s" % (method.encode(), url.raw_path, lines.encode("latin-1"), body or b"")
 
 
+class _Arriving(io.RawIOBase):
+    """What arrives on a connection, until `ends`: every byte may be late, but all of them together no later."""
+
+    def __init__(self, line: socket.socket, ends: float) -> None:
+        self._line = line
+        self._ends = ends
+        self.over = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self.over:
+            return 0
+        self._line.settimeout(_left(self._ends))
+        return self._line.recv_into(buffer)
+
+
+class _Reader(io.BufferedReader):
+    """As http.client wants to be given it. Closing it leaves the connection open, and what was read too far in it."""
+
+    def makefile(self, _mode: str) -> _Reader:
+        return self
+
+    def close(self) -> None:
+        pass
+
+
+def _left(ends: float) -> float:
+    left = ends - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the time is over")
+    return left
+
+
+def _send(line: socket.socket, asked: bytes, ends: float) -> None:
+    """Send it all until `ends`; sendall would give every piece that long."""
+    waiting = memoryview(asked)
+    while waiting:
+        line.settimeout(_left(ends))
+        waiting = waiting[line.send(waiting) :]
+
+
 def _answered(line: socket.socket, method: str, asked: bytes, ends: float) -> tuple[HTTPResponse, bytes]:
     """The answer to a request, read to its end; the connection is closed where it cannot be used again."""
+    arriving = _Arriving(line, ends)
+    reader: Any = _Reader(arriving)
     try:
-        line.sendall(asked)
-        response = HTTPResponse(line, method=method)
-        try:
-            response.begin()
-            raw = _read(response, ends)
-            if response.will_close:
-                _closed(line)
-        finally:
-            response.close()
+        _send(line, asked, ends)
+        response = HTTPResponse(reader, method=method)
+        response.begin()
+        raw = _read(response)
+        arriving.over = True
+        if response.will_close or reader.peek(1):
+            # What came behind the answer is an answer to nothing, and must not be taken for the next one.
+            _closed(line)
     except TimeoutError as error:
         raise httpx.ReadTimeout(str(error)) from error
     except HTTPException as error:
@@ -195,8 +239,8 @@ def _url(address: str) -> httpx.URL:
     return httpx.URL(address)
 
 
-def _read(response: HTTPResponse, ends: float) -> bytes:
-    """The body, at most LARGEST bytes and at most until `ends`."""
+def _read(response: HTTPResponse) -> bytes:
+    """The body, at most LARGEST bytes."""
     parts: list[bytes] = []
     size = 0
     while part := response.read1(PIECE):
@@ -204,8 +248,6 @@ def _read(response: HTTPResponse, ends: float) -> bytes:
         size += len(part)
         if size > LARGEST:
             raise SemResposta(f"A resposta passa de {LARGEST} bytes.", b"".join(parts)[:1000])
-        if time.monotonic() > ends:
-            raise SemResposta("A resposta demorou demais para chegar inteira.", b"".join(parts)[:1000])
     if response.length:
         raise httpx.RemoteProtocolError("the answer broke off")
     return b"".join(parts)
