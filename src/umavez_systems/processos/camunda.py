@@ -23,6 +23,7 @@ from umavez import (
     Outcome,
     OutcomeUnknown,
 )
+from umavez_systems.outgoing.connections import Answer, Connections
 from umavez_systems.problems import Problem
 from umavez_systems.processos.attempts import MAX_RETRIES, Step
 from umavez_systems.processos.domain import Glosa, lote_of
@@ -30,7 +31,9 @@ from umavez_systems.processos.operations import ELIGIBLE, OPERATIONS, PAY, SUBMI
 from umavez_systems.processos.ports import PortalError
 
 LOG = logging.getLogger("umavez.systems.processos")
-_BOUNDED = BoundedJson(number=Decimal, nul=False, size=16_000_000)
+LARGEST = 16_000_000
+_BOUNDED = BoundedJson(number=Decimal, nul=False, size=LARGEST)
+_JSON = {"Content-Type": "application/json"}
 DOUBTS = (OperationInProgress, OutcomeUnknown, ClaimLost, PortalError)
 """What another try may settle. None of them uses up the task's retries: the record counts what really failed."""
 
@@ -72,15 +75,16 @@ class CamundaTasks:
 
     def __init__(self, url: str, worker: str, *, timeout: float = 30.0) -> None:
         self._worker = worker
-        self._client = httpx.Client(base_url=url, timeout=timeout, trust_env=False, verify=url.startswith("https"))
+        self._url = str(httpx.URL(url)).rstrip("/")
+        self._timeout = timeout
+        self._connections = Connections()
 
     def fetch(self, topics: tuple[str, ...], *, most: int, lock: float) -> list[ExternalTask]:
         """See ExternalTasks."""
         wanted = [{"topicName": topic, "lockDuration": int(lock * 1000)} for topic in topics]
         content = {"workerId": self._worker, "maxTasks": most, "usePriority": False, "topics": wanted}
-        response = self._client.post("/external-task/fetchAndLock", json=content)
-        response.raise_for_status()
-        return [_task(found) for found in _BOUNDED.parse(response.content)]
+        answer = self._post("/external-task/fetchAndLock", content).successful()
+        return [_task(found) for found in _BOUNDED.parse(answer.body)]
 
     def complete(self, task: ExternalTask, variables: dict[str, Any]) -> None:
         """See ExternalTasks."""
@@ -98,15 +102,20 @@ class CamundaTasks:
 
     def close(self) -> None:
         """Give connections back."""
-        self._client.close()
+        self._connections.close()
+
+    def _post(self, path: str, content: dict[str, Any]) -> Answer:
+        """The answer to one POST, whatever its status. Raises httpx.HTTPError."""
+        body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return self._connections.call("POST", f"{self._url}{path}", self._timeout, body, _JSON, LARGEST)
 
     def _tell(self, task: ExternalTask, verb: str, content: dict[str, Any]) -> None:
-        response = self._client.post(f"/external-task/{task.id}/{verb}", json={"workerId": self._worker, **content})
-        if response.status_code in (400, 404):
+        answer = self._post(f"/external-task/{task.id}/{verb}", {"workerId": self._worker, **content})
+        if answer.status in (400, 404):
             # The lock is over and another worker has the task: it will find the outcome in the record.
-            LOG.info("Camunda no longer takes %s for task %s (HTTP %d)", verb, task.id, response.status_code)
+            LOG.info("Camunda no longer takes %s for task %s (HTTP %d)", verb, task.id, answer.status)
             return
-        response.raise_for_status()
+        answer.successful()
 
 
 class ExternalWorker:

@@ -4,62 +4,16 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
+from tests.umavez_systems.outgoing.counter import OK, Counter
 from umavez_systems.fiscal.ports import AutoridadeError, NadaEnviado, Ocupada, Recusada, SemResposta
 from umavez_systems.fiscal.wire import soap
 from umavez_systems.fiscal.wire.soap import Correio
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-
-class Counter:
-    """A server that says what it is told to, one answer for each request; None hangs up instead."""
-
-    def __init__(self) -> None:
-        self.answers: list[bytes | None] = []
-        self.hang_up = False
-        """After each answer, without having said so."""
-        self.drops = b""
-        """What follows each answer, byte by byte."""
-        self.connections = 0
-        self.requests: list[bytes] = []
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._door.getsockname()[1]}/servico?a=1"
-        threading.Thread(target=self._open, daemon=True).start()
-
-    def _open(self) -> None:
-        while True:
-            try:
-                line, _ = self._door.accept()
-            except OSError:
-                return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
-
-    def _serve(self, line: socket.socket) -> None:
-        with line, suppress(OSError):  # whoever asked may have left
-            while asked := line.recv(1_000_000):
-                self.requests.append(asked)
-                answer = self.answers.pop(0) if self.answers else OK
-                if answer is None:
-                    return
-                line.sendall(answer)
-                for drop in self.drops:
-                    time.sleep(0.05)
-                    line.sendall(bytes((drop,)))
-                if self.hang_up:
-                    return
-
-    def close(self) -> None:
-        with suppress(OSError):  # closed before
-            self._door.shutdown(socket.SHUT_RDWR)  # wakes whoever waits at it
-        self._door.close()
+from umavez_systems.outgoing import connections
 
 
 @pytest.fixture
@@ -94,7 +48,7 @@ def test_one_that_the_authority_left_is_not_used_again(counter: Counter, post: C
 def test_one_that_lay_idle_for_too_long_is_not_used_again(
     counter: Counter, post: Correio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(soap, "KEPT", 0.0)
+    monkeypatch.setattr(connections, "KEPT", 0.0)
     for _ in range(2):
         post.chamar("GET", counter.address, 5)
     assert counter.connections == 2
@@ -203,7 +157,7 @@ def test_what_never_left_may_be_sent_again(counter: Counter, post: Correio) -> N
 
 
 def test_no_more_connections_than_allowed(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soap, "MOST", 1)
+    monkeypatch.setattr(connections, "MOST", 1)
     lone = Correio(ssl.create_default_context())
     for answer, error in ((b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", SemResposta), (None, SemResposta)):
         counter.answers = [answer]

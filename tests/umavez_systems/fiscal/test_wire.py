@@ -385,10 +385,11 @@ def test_an_order_without_buyer_is_for_the_counter_only(sefaz: Sefaz) -> None:
 
 def test_a_refused_certificate_is_final() -> None:
     from umavez_systems.fiscal.wire.soap import _refuse_status
+    from umavez_systems.outgoing.connections import Answer
 
     for status, kind in ((403, Recusada), (404, Recusada), (301, Recusada), (202, SemResposta), (503, SemResposta)):
         with pytest.raises(kind):
-            _refuse_status(status, {}, b"")
+            _refuse_status(Answer(status, {}, b""))
     with pytest.raises(Ocupada) as busy:
-        _refuse_status(429, {"Retry-After": "17"}, b"")
+        _refuse_status(Answer(429, {"retry-after": "17"}, b""))
     assert busy.value.retry_after == 17

@@ -6,8 +6,8 @@ It remembers a key for 24 hours: within them the same request again is answered 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,7 +20,8 @@ from umavez_systems.mailing.providers.returns import TAG
 
 WINDOW = 24 * 3600.0
 TIMEOUT = 30.0
-_BOUNDED = BoundedJson(size=100_000)
+LARGEST = 100_000
+_BOUNDED = BoundedJson(size=LARGEST)
 
 
 class HttpProvider:
@@ -32,7 +33,8 @@ class HttpProvider:
         self.capability = Capability(name, keyed=True, window=WINDOW, batch=1, tells=True)
         self._client = httpx.AsyncClient(
             base_url=url.rstrip("/"),
-            headers={"Authorization": f"Bearer {token}"},
+            # Nothing packed: an answer is bounded by what it is when read.
+            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
             timeout=TIMEOUT,
             limits=httpx.Limits(max_connections=connections),
         )
@@ -58,37 +60,57 @@ class HttpProvider:
         async with self._hands:
             await proof()
             try:
-                response = await self._client.post("/emails", json=body, headers={"Idempotency-Key": mail.key})
-            except httpx.HTTPError as error:
+                reply = await self._asked("POST", "/emails", json=body, headers={"Idempotency-Key": mail.key})
+            except (httpx.HTTPError, TimeoutError) as error:
                 return _untold(trouble_of(error), f"{type(error).__name__}: {error}")
-        return _answer(response)
+        return _answer(reply)
+
+    async def _asked(self, method: str, path: str, **content: Any) -> Reply:
+        """The reply, as much of it as is ever looked at, in TIMEOUT seconds: httpx gives each read as long."""
+        parts: list[bytes] = []
+        async with asyncio.timeout(TIMEOUT), self._client.stream(method, path, **content) as response:
+            size = 0
+            async for part in response.aiter_raw():
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST:
+                    break
+        return Reply(response.status_code, response.headers, b"".join(parts))
 
     async def ask(self, message_id: str, external_id: str | None) -> bool | None:
         """Whether the provider knows the mail; without its own id it cannot tell."""
         if external_id is None:
             return None
         try:
-            response = await self._client.get(f"/emails/{external_id}")
-        except httpx.HTTPError:
+            reply = await self._asked("GET", f"/emails/{external_id}")
+        except (httpx.HTTPError, TimeoutError):
             return None
-        return True if response.status_code == 200 else None
+        return True if reply.status == 200 else None
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
 
-def _answer(response: httpx.Response) -> Answer:
-    text = f"{response.status_code} {response.text[:400]}"
-    if response.is_success:
-        number = _field(response, "id")
+class Reply(NamedTuple):
+    """What the service answered; a body above LARGEST is not read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def _answer(reply: Reply) -> Answer:
+    text = f"{reply.status} {reply.body[:1600].decode(errors='replace')[:400]}"
+    if 200 <= reply.status < 300:
+        number = _field(reply, "id")
         return Answer(Fate.ACCEPTED, text, number) if number else Answer(Fate.UNKNOWN, f"Sem id na resposta: {text}")
-    if response.status_code == 409:
+    if reply.status == 409:
         # The same key is being handled at this moment, or was used with another body: it may have been sent.
         return Answer(Fate.UNKNOWN, text)
-    if response.status_code in (401, 403):
-        return Answer(Fate.UNREACHED, f"O provedor não aceita a chave de acesso: {response.status_code}")
-    return _untold(of_status(response.status_code, response.headers), text)
+    if reply.status in (401, 403):
+        return Answer(Fate.UNREACHED, f"O provedor não aceita a chave de acesso: {reply.status}")
+    return _untold(of_status(reply.status, reply.headers), text)
 
 
 def _untold(trouble: Trouble, text: str) -> Answer:
@@ -101,9 +123,9 @@ def _untold(trouble: Trouble, text: str) -> Answer:
     return Answer(Fate.LATER, text, slow=True, rest=trouble.retry_after or 0.0)
 
 
-def _field(response: httpx.Response, name: str) -> str | None:
+def _field(reply: Reply, name: str) -> str | None:
     try:
-        found = _BOUNDED.parse(response.content)
+        found = _BOUNDED.parse(reply.body)
     except ValueError:
         return None
     value = found.get(name) if isinstance(found, dict) else None

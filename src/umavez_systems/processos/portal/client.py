@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
 import httpx
 
 from umavez import BoundedJson
-from umavez.failures import Phase, trouble_of
+from umavez.failures import Phase, of_status, trouble_of
+from umavez_systems.outgoing.connections import BadStatus, Connections
 from umavez_systems.processos.contas.domain import Recebido, Recurso, Tipo
 from umavez_systems.processos.domain import Glosa, Lote, Pagamento, Protocolo, Remessa
 from umavez_systems.processos.ports import Duplicado, PortalError, PortalInalcancavel, PortalOcupado, PortalSemResposta
@@ -23,14 +25,10 @@ class HttpPortal:
     """A payer's portal at `url`. `timeout` is in seconds; `token` goes as bearer and is never logged."""
 
     def __init__(self, url: str, *, timeout: float = 10.0, token: str = "") -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(
-            base_url=url,
-            timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)),
-            headers=headers,
-            trust_env=False,
-            verify=url.startswith("https"),  # certificates are read from disk, which plain HTTP need not wait for
-        )
+        self._url = str(httpx.URL(url)).rstrip("/")
+        self._timeout = timeout
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._connections = Connections()
 
     def eligible(self, operadora: str, carteira: str) -> bool:
         """See PayerPortal. The card number travels in the body: addresses end up in logs."""
@@ -85,29 +83,30 @@ class HttpPortal:
 
     def close(self) -> None:
         """See PayerPortal."""
-        self._client.close()
+        self._connections.close()
 
     def _sent(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
         """The answer to one POST. Raises Glosa and PortalError kinds."""
         try:
-            response = self._client.post(path, json=content)
-            if response.status_code == 422:
-                raise _refusal(response)
-            if response.status_code == 409:
+            body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            answer = self._connections.call("POST", f"{self._url}{path}", self._timeout, body, self._headers)
+            if answer.status == 422:
+                raise _refusal(answer.body)
+            if answer.status == 409:
                 raise Duplicado("O portal já tem este pedido.")
-            response.raise_for_status()
-            answer = _BOUNDED.parse(response.content)
+            told = _BOUNDED.parse(answer.successful().body)
         except (httpx.HTTPError, ValueError) as error:
             raise _failure(error) from error
-        if not isinstance(answer, dict):
+        if not isinstance(told, dict):
             raise PortalSemResposta("O portal respondeu algo que não é um objeto JSON.")
-        return answer
+        return told
 
 
 def _failure(error: Exception) -> PortalError:
     if isinstance(error, ValueError):
         return PortalSemResposta("O portal respondeu algo que não é JSON.")
-    trouble = trouble_of(error)
+    bad = error.answer if isinstance(error, BadStatus) else None
+    trouble = trouble_of(error) if bad is None else of_status(bad.status, bad.headers)
     name = f"HTTP {trouble.status}" if trouble.status else type(error).__name__
     if trouble.phase is Phase.NEVER_SENT and trouble.status:
         wait = min(trouble.retry_after or 1.0, LONGEST_WAIT)
@@ -118,9 +117,9 @@ def _failure(error: Exception) -> PortalError:
     return PortalSemResposta(f"O portal não deu resposta útil ({name}).")
 
 
-def _refusal(response: httpx.Response) -> Exception:
+def _refusal(body: bytes) -> Exception:
     try:
-        glosa = _BOUNDED.parse(response.content)["glosa"]
+        glosa = _BOUNDED.parse(body)["glosa"]
         codigo, descricao = str(glosa["codigo"]), str(glosa["descricao"])
     except (ValueError, KeyError, TypeError):
         return PortalSemResposta("O portal recusou sem dizer a glosa.")

@@ -15,6 +15,11 @@ def _mail(name: str) -> Mail:
     return Mail(name, f"k-{name}", f"<{name}@x>", "a@x.com", f"{name}@b.com", "s", b"", "texto", None, {"X": "y"})
 
 
+def _said(status: int, number: str) -> httpx.Response:
+    """An answer that is still to be read."""
+    return httpx.Response(status, stream=httpx.ByteStream(json.dumps({"id": number}).encode()))
+
+
 async def _proved() -> None:
     """Nothing to prove."""
 
@@ -25,7 +30,7 @@ def test_an_http_provider_gets_its_key_and_every_end_has_a_meaning() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            return httpx.Response(200 if request.url.path.endswith("id-ok") else 404, json={"id": "id-ok"})
+            return _said(200 if request.url.path.endswith("id-ok") else 404, "id-ok")
         body = json.loads(request.content)
         name = body["to"][0].partition("@")[0]
         assert body["tags"] == [{"name": "entrada", "value": name}]
@@ -35,7 +40,7 @@ def test_an_http_provider_gets_its_key_and_every_end_has_a_meaning() -> None:
             raise httpx.ReadTimeout("cut")
         if name == "away":
             raise httpx.ConnectError("away")
-        return httpx.Response(fates.get(name, 200), json={"id": made[request.headers["idempotency-key"]]})
+        return _said(fates.get(name, 200), made[request.headers["idempotency-key"]])
 
     async def exchanged() -> dict[str, str]:
         provider = HttpProvider("http://stand.in", "re_123", 4)
