@@ -217,6 +217,10 @@ class PostgresDatabase:
             except BaseException:
                 _roll_back(raw)
                 raise
+            if raw.pgconn.transaction_status == TransactionStatus.INERROR:
+                # To COMMIT the server would answer with a rollback, and without an error.
+                _roll_back(raw)
+                raise StoreUnavailable("A statement of the transaction had failed; nothing of it was written.")
             if raw.pgconn.transaction_status != TransactionStatus.IDLE:
                 _commit(raw)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
@@ -64,6 +65,19 @@ def test_a_duplicate_inside_a_transaction_takes_all_of_it_back(opened: Database)
         connection.rows(INSERT, ("b", "a@b"))
 
     assert many(opened) == 0
+
+
+@pytest.mark.postgres
+def test_a_failure_that_was_passed_over_is_not_taken_for_a_commit(postgres_url: str) -> None:
+    """PostgreSQL answers the COMMIT of a failed transaction with a rollback, as if all were well."""
+    prepare(Settings(database=postgres_url))
+    with closing(open_database(postgres_url, 1)) as opened:
+        with pytest.raises(StoreUnavailable, match="nothing of it was written"), opened.transaction() as connection:
+            connection.rows(INSERT, ("a", "passed@over"))
+            with suppress(Duplicate):
+                connection.rows(INSERT, ("b", "passed@over"))
+        with opened.statements() as connection:
+            assert connection.rows("SELECT nome FROM clientes WHERE email = ?", ("passed@over",)) == []
 
 
 @pytest.mark.postgres
