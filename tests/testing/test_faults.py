@@ -35,6 +35,7 @@ from umavez.core.record import Draft, Record, Settled, Status
 from umavez.core.resolution import Resolution, resolve
 from umavez.engine.declaration import Plan
 from umavez.engine.insistence import not_at_all
+from umavez.engine.observing import Observers
 from umavez.engine.outcome import downstream_key
 from umavez.errors import ClaimLost, StoreUnavailable, StoreUncertain
 from umavez.stores import Store
@@ -72,9 +73,7 @@ def held(store: Store, *, insists: bool, by: Store | None = None) -> Attempt:
     granted = drive(admit(Intent(KEY), RERUN, "o"), store)
     assert isinstance(granted, Granted)
     plan = Plan(KEY.scope, KEY.operation, RERUN, JsonCodec())
-    return Attempt(
-        by or store, plan, KEY, granted.claim, lambda *_: None, False, twice_at_once if insists else not_at_all
-    )
+    return Attempt(by or store, plan, KEY, granted.claim, Observers(), False, twice_at_once if insists else not_at_all)
 
 
 def drive(flow: Any, store: Store) -> Any:
