@@ -92,7 +92,7 @@ def test_a_sweeper_that_was_overtaken_stops() -> None:
             leases.acquire("sweep", lease=600)
             store.sweep = real  # type: ignore[method-assign]  # frozen once
             late = sweeper._leases._heartbeats
-            for leased in list(late._attempts):
+            for leased in list(late.attempts):
                 leased.renewed_at -= 61
             return real(limit, older_than)
 

@@ -250,7 +250,7 @@ class Admission:
             self._observe.end(attempt)
         CURRENT.set(attempt.parent)
         attempt.home = None
-        self.heartbeats.discard(attempt)
+        self.heartbeats.attempts.discard(attempt)
         if self._waiters and (done := self._waiters.pop(attempt.key.digest, None)) is not None:
             done.ring()
 

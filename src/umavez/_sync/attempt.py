@@ -302,7 +302,7 @@ class Attempt:
             try:
                 reply = self._store.swap(was.stamp, draft)
                 if type(reply) is Swapped:
-                    self._claim = _new(Claim, (draft, claim.fence, reply.now))
+                    self._claim = _new(Claim, (draft, self.fence, reply.now))
                 else:
                     self._claim = drive(changed(claim, draft, reply), self._store)
             except (StoreError, OperationInProgress) as error:
@@ -312,8 +312,8 @@ class Attempt:
             self.renewed_at = sent_at
             if ends is not None:
                 self.done = True
-                self.ended_as = ends
         if ends is not None and self._observe.all:
+            self.ended_as = ends
             seconds = time.monotonic() - self.began_at
             self._observe(ends, self.key, self.number, seconds, self.fence, self.failed_with)
         return None

@@ -67,7 +67,7 @@ class Heartbeats:
 
     def reset(self) -> None:
         """Know no attempt and no thread."""
-        self._attempts: set[_Renewable] = set()
+        self.attempts: set[_Renewable] = set()
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._pace = 0.0
@@ -79,14 +79,14 @@ class Heartbeats:
 
     def add(self, attempt: _Renewable) -> None:
         """Renew `attempt`'s lease from now on."""
-        self._attempts.add(attempt)
+        self.attempts.add(attempt)
         pace = attempt.plan.policy.lease / BEATS
-        if self._pace == 0.0 or pace < self._pace:
+        if not 0.0 < self._pace <= pace:
             self._quicken(pace)
 
     def discard(self, attempt: _Renewable) -> None:
         """Stop renewing. A beat under way ends by itself; the attempt's lock orders it with settling."""
-        self._attempts.discard(attempt)
+        self.attempts.discard(attempt)
 
     @sheltered  # a handler that raises inside would leave the condition's lock held, and every beat waiting for it
     def close(self) -> None:
@@ -114,12 +114,12 @@ class Heartbeats:
                 if self._thread is not threading.current_thread():
                     return
                 self._announce_if_due()
-                if not self._attempts:
+                if not self.attempts:
                     # Idle: sleep until somebody begins.
                     self._pace = 0.0
                     continue
                 now = time.monotonic()
-                late = [one for one in list(self._attempts) if one not in self._beating and due(one, now)]
+                late = [one for one in list(self.attempts) if one not in self._beating and due(one, now)]
                 self._beating.update(late)
                 self._due.extend(late)
                 wanted = min(len(self._due), SIDE_BY_SIDE - self._beaters)
@@ -152,7 +152,7 @@ class Heartbeats:
                     return
                 attempt = self._due.popleft()
             try:
-                if attempt in self._attempts and not beat(attempt):
+                if attempt in self.attempts and not beat(attempt):
                     self.discard(attempt)
             finally:
                 self._beating.discard(attempt)
@@ -165,7 +165,7 @@ class AsyncHeartbeats:
         self._announce = announce
         self._announced_at: float | None = None
         self._announcing: asyncio.Task[None] | None = None
-        self._attempts: set[_AsyncRenewable] = set()
+        self.attempts: set[_AsyncRenewable] = set()
         self._beating: dict[_AsyncRenewable, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._pace = 0.0
@@ -175,11 +175,11 @@ class AsyncHeartbeats:
         pace = attempt.plan.policy.lease / BEATS
         if self._pace == 0.0 or pace < self._pace or self._stopped():
             self._quicken(pace)
-        self._attempts.add(attempt)
+        self.attempts.add(attempt)
 
     def discard(self, attempt: _AsyncRenewable) -> None:
         """Stop renewing."""
-        self._attempts.discard(attempt)
+        self.attempts.discard(attempt)
 
     def _stopped(self) -> bool:
         # Written out: asked at every call. Another loop: the engine outlived an asyncio.run().
@@ -191,7 +191,7 @@ class AsyncHeartbeats:
     def _quicken(self, pace: float) -> None:
         if self._abandoned():
             # Whoever ran in the other loop runs no more.
-            self._attempts.clear()
+            self.attempts.clear()
             self._beating.clear()
         elif self._task is not None:
             self._task.cancel()
@@ -204,18 +204,18 @@ class AsyncHeartbeats:
             if self._announce is not None and announcing_due(self._announced_at):
                 self._announced_at = time.monotonic()
                 self._announcing = asyncio.get_running_loop().create_task(self._announce(), name="umavez-announce")
-            if not self._attempts:
+            if not self.attempts:
                 self._pace = 0.0
                 return
             now = time.monotonic()
-            for attempt in list(self._attempts):
+            for attempt in list(self.attempts):
                 if len(self._beating) < TASKS and attempt not in self._beating and due(attempt, now):
                     task = asyncio.get_running_loop().create_task(self._beat(attempt), name="umavez-beat")
                     self._beating[attempt] = task
 
     async def _beat(self, attempt: _AsyncRenewable) -> None:
         try:
-            if attempt in self._attempts and not await async_beat(attempt):
+            if attempt in self.attempts and not await async_beat(attempt):
                 self.discard(attempt)
         finally:
             self._beating.pop(attempt, None)

@@ -37,24 +37,25 @@ class Intent(NamedTuple):
 
 def claiming(intent: Intent, policy: Policy, stamp: str, attempt: int = 1) -> Draft:
     """The claim of an attempt that inherits nothing."""
+    key, fingerprint, process_instance, activity, origin = intent
     return _new(
         Draft,
         (
-            intent.key,
+            key,
             stamp,
             _PENDING,
             True,  # claims
             attempt,
             policy.lease_ms,
             None,  # keep
-            intent.fingerprint,
-            intent.process_instance,
-            intent.activity,
+            fingerprint,
+            process_instance,
+            activity,
             None,  # settled
             None,  # error
             None,  # progress
             _TWO if policy.four_eyes else None,  # evidence
-            None if intent.origin is None else originated(stamp, intent.origin),
+            None if origin is None else originated(stamp, origin),
             False,  # fresh
             None,  # event
         ),

@@ -104,9 +104,11 @@ _FIRST = Take(1)
 
 def judge(record: Record, intent: Intent, policy: Policy, now: Instant) -> Judgement:
     """What `record` means for somebody who comes with `intent` at `now`."""
-    if record.is_expired(now):
+    # As `record.is_expired` says; asked here, because every replay comes by.
+    if (expires_at := record.expires_at) is not None and expires_at <= now:
         return Take(1)
-    if policy.mismatch == "reject" and not same_meaning(record.fingerprint, intent.fingerprint):
+    offered = intent.fingerprint
+    if offered is not None and policy.mismatch == "reject" and not same_meaning(record.fingerprint, offered):
         return Mismatched()
     if record.settled is not None or record.status is Status.SUCCESS:
         # SUCCESS without an outcome should not exist; if a store lost one, it still happened and must not run again.

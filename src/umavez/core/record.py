@@ -218,9 +218,10 @@ def _position(record: Record) -> Position:
 
 def recorded(draft: Draft, fence: int, created_at: Instant, now: Instant) -> Record:
     """The record that `draft` becomes when it is written at `now`."""
-    lease_until = None if draft.lease is None else now + draft.lease
-    expires_at = None if draft.keep is None else now + draft.keep
-    head = (draft.key, draft.stamp, fence, draft.status, draft.attempt, created_at, now, lease_until, expires_at)
-    # From the fingerprint to the origin both have the same fields in the same order, which only this module knows:
-    # named one by one they take 3 % of a first call on `memory:`.
+    # By their places, which only this module knows: named one by one they take 5 % of a first call on `memory:`. From
+    # the fingerprint to the origin both have the same fields in the same order.
+    key, stamp, status, _, attempt, lease, keep = draft[:7]
+    lease_until = None if lease is None else now + lease
+    expires_at = None if keep is None else now + keep
+    head = (key, stamp, fence, status, attempt, created_at, now, lease_until, expires_at)
     return tuple.__new__(Record, head + draft[7:15])

@@ -98,14 +98,13 @@ class Plan:
         if settled is None or settled.body is None:
             raise OutcomeNotKept(record.key, record.error or "no reason recorded")
         try:
-            refusal = None if settled.ok else revived(settled.body, self.codec, record.key)
-            value = self.codec.decode(settled.body, record.key) if refusal is None else None
+            if settled.ok:
+                return self.codec.decode(settled.body, record.key)
+            refusal = revived(settled.body, self.codec, record.key)
         except Exception as error:
             # Whatever the codec says: the operation has happened, and that must not look like a failure of its own.
             raise OutcomeUnreadable(record.key, error) from error
-        if refusal is not None:
-            raise refusal
-        return value
+        raise refusal
 
     def question(self, record: Record, fence: int) -> Question:
         """What to ask the far side about `record`, by a claim that bears `fence`."""
@@ -121,6 +120,7 @@ class Plans:
         self._scope = scope
         self._codec = codec
         self._made: dict[object, Plan] = {}
+        self._last: tuple[str, Mapping[str, Any], Plan | None] = ("", {}, None)
         self._functions: dict[str, str] = {}
         self.declarations: dict[str, Plan] = {}
 
@@ -144,6 +144,10 @@ class Plans:
         """The plan for a call with `options`; without any, the one declared under that name."""
         if not options and operation in self.declarations:
             return self.declarations[operation]
+        # The last one is asked for again and again, and to compare takes half as long as to look up.
+        known, said, plan = self._last
+        if plan is not None and known == operation and said == options:
+            return plan
         try:
             name = (operation, *options.items())
             plan = self._made.get(name)
@@ -154,6 +158,7 @@ class Plans:
             if len(self._made) < 1000:
                 # A bound, because options made anew for each call (a lambda) would otherwise pile up here.
                 self._made[name] = plan
+        self._last = operation, options, plan
         return plan
 
     def joined(self, operation: str, options: Mapping[str, Any]) -> Plan:

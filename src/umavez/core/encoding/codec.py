@@ -22,14 +22,6 @@ _SAME = frozenset((str, int, bool, type(None)))
 _TEXT = frozenset((str,))
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether `value` is flat and JSON writes it as it is, as most results are: it need not be copied."""
-    kind = type(value)
-    if kind is dict:
-        return _SAME.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
-    return kind is list and _SAME.issuperset(map(type, value))
-
-
 class Codec(Protocol):
     """Turns values into JSON text and back. `key` is what the text will be stored under."""
 
@@ -59,7 +51,13 @@ class JsonCodec:
         try:
             if type(value) is int:
                 return str(value)
-            text = "".join(_WRITE(value, 0)) if _is_plain(value) else ""
+            kind = type(value)
+            if kind is dict:
+                plain = _SAME.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
+            else:
+                plain = kind is list and _SAME.issuperset(map(type, value))
+            # Flat, as most results are, and written by JSON as it is: it need not be copied.
+            text = "".join(_WRITE(value, 0)) if plain else ""
             if not text or '"$' in text:
                 # Not flat, or it may hold a name that would be taken for one of our tags.
                 text = "".join(_WRITE(self._tagged(value), 0))
@@ -73,10 +71,12 @@ class JsonCodec:
         """The value of `text`, with its types. Raises NotStorable when it does not fit them any more."""
         try:
             if '"$' not in text:
-                return _DECODE(text)[0]
+                return _SCAN(text, 0)[0]
             return json.loads(text, object_hook=self._untagged)
         except (NotStorable, json.JSONDecodeError):
             raise
+        except StopIteration as error:
+            raise json.JSONDecodeError("Expecting value", text, error.value) from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise NotStorable(
                 f"The stored result cannot be read back ({type(error).__name__}: {error}); its type has changed since: "
@@ -279,5 +279,5 @@ def _writer() -> Callable[[Any, int], Iterable[str]]:
 
 _WRITE = _writer()
 """Gives the parts of a value's text; its second argument is for indentation, and 0."""
-_DECODE = json.JSONDecoder().raw_decode
-"""The decoder's own scanner: what was encoded here has no space around it to skip."""
+_SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # raw_decode's
+"""The decoder's own scanner: what was encoded here has no space around it to skip. Raises StopIteration for no JSON."""
