@@ -8,12 +8,9 @@ person writes with nfelib, signxml, httpx and lxml at their best, bindings that 
 that is kept, no schema looked at, the answer parsed and its code and protocol read. Then the processor time to build,
 sign and validate one NF-e, ours and by nfelib and signxml, in turn.
 
-On two quiet cores, before decision 0024: medians of four runs of N = 6 × 160 0.50, 0.52, 0.59 and 0.49 (202 to 224
-against 340 to 443 a second), a worker's processor time 5.0 against 3.2 ms. Since then measured on busy cores only
-(load 3 to 9), where rounds scatter from 0.47 to 1.20: medians of five runs 0.63, 0.60, 0.82, 0.77 and 0.93, a worker's
-processor time 4.9 against 4.2 ms. What says more: one worker alone, the processor time of worker, PostgreSQL and
-simulator together, bare over ours: 0.58 before, 0.66 to 0.69 since (N = 2 × 400 each, three times). Building, signing,
-validating: 0.42 to 0.47 × bare (N = 200).
+On two quiet cores: medians of four runs of N = 6 × 160 0.69, 0.67, 0.64 and 0.68 (rounds 0.59 to 0.81; 231 against 338
+a second in the first), a worker's processor time 4.3 against 4.0 ms. Before decision 0024 they were 0.50, 0.52, 0.59
+and 0.49, and 5.0 against 3.2 ms. Building, signing, validating: 0.43 × bare (N = 200).
 """
 
 from __future__ import annotations
