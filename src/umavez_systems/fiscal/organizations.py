@@ -8,13 +8,11 @@ import os
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic as elapsed
 from typing import Any
 
 from umavez import Key
@@ -31,8 +29,8 @@ from umavez_systems.problems import Problem
 
 MOST_REMEMBERED = 1000
 """Organisations whose rows are kept in memory; only a new certificate ever changes one."""
-LONGEST_USE = 1200.0
-"""Seconds: above the longest patience of a call and the longest answer that the settings allow, together."""
+MOST_OPEN = 500
+"""Accesses to authorities that are open at a time, each with a TLS context and its connections."""
 AMBIENTES = ("simulador", "homologacao", "producao")
 SEALED = "fiscal_certificado"
 """What the sealed certificate is, in the name that its seal is bound to."""
@@ -91,9 +89,10 @@ class Organizacoes:
         self._folder = folder
         self._abrir = abrir
         self._opened: dict[tuple[str, str], tuple[Autoridade, float]] = {}
-        """By organisation and authority, each with the moment until which its certificate is good."""
-        self._replaced: deque[tuple[Autoridade, float]] = deque()
-        """By a later certificate, each with when: somebody may still be sending through one, for a while."""
+        """By organisation and authority, each with the moment until which its certificate is good; the last used last.
+
+        One that is closed while somebody is sending through it lets that call end.
+        """
         self._rows: dict[str, Row] = {}
         self._lock = threading.Lock()
 
@@ -135,16 +134,8 @@ class Organizacoes:
         if renewed:
             with self._lock:
                 self._rows.pop(org_id, None)
-                for key in [key for key in self._opened if key[0] == org_id]:
-                    self._retire(self._opened.pop(key)[0])
+            self.esquecer(org_id)
         return self.linha(principal, nome), False
-
-    def _retire(self, access: Autoridade) -> None:
-        """Use an access no more; those that nobody can be sending through by now are closed."""
-        now = elapsed()
-        self._replaced.append((access, now))
-        while self._replaced[0][1] < now - LONGEST_USE:
-            self._replaced.popleft()[0].close()
 
     def linha(self, principal: str, nome: str) -> Row:
         """An organisation's row. Raises a 404 problem."""
@@ -176,13 +167,16 @@ class Organizacoes:
         """The organisation's access to the authority of a kind, opened once. Raises 404 and 422 problems."""
         place = (org_id, tipo.autoridade)
         with self._lock:
-            found = self._opened.get(place)
+            found = self._opened.pop(place, None)
             if found is None or found[1] <= time.time():
                 if found is not None:
-                    self._retire(found[0])
+                    found[0].close()
                 read = self._read(org_id)
                 opened = self._abrir(read, tipo.autoridade)
-                found = self._opened[place] = (opened, read.certificado.vence_em.timestamp())
+                found = (opened, read.certificado.vence_em.timestamp())
+            self._opened[place] = found  # at the end: the first ones are those that nobody has asked for since
+            while len(self._opened) > MOST_OPEN:
+                self._opened.pop(next(iter(self._opened)))[0].close()
             return found[0]
 
     def _read(self, org_id: str) -> Organizacao:
@@ -205,8 +199,6 @@ class Organizacoes:
         """Give every connection back."""
         for org_id in {place[0] for place in self._opened}:
             self.esquecer(org_id)
-        while self._replaced:
-            self._replaced.pop()[0].close()
 
 
 def _stored(row: Row) -> Emitente:

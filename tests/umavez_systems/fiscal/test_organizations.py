@@ -32,20 +32,30 @@ def test_an_organisation_registered_again_keeps_its_access(loja_local: Loja) -> 
     assert all(registered(loja_local) is first for _ in range(5))
 
 
-def test_a_replaced_access_is_closed_once_nobody_can_be_sending_through_it(
-    loja_local: Loja, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
+def test_a_replaced_access_is_closed(loja_local: Loja, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Autoridade] = []
-    monkeypatch.setattr(organizations, "elapsed", lambda: now)
-    monkeypatch.setattr(type(registered(loja_local)), "close", _note(closed))
-    made = []
-    for _ in range(4):
-        made.append(renewed(loja_local))
-        now += organizations.LONGEST_USE / 2 + 1
-    assert len(set(map(id, made))) == 4
-    assert closed[1:] == made[:1], "the one before all, and the first; the rest may be in use"
-    assert len(closed) == 2
+    first = registered(loja_local)
+    monkeypatch.setattr(type(first), "close", _note(closed))
+    made = [renewed(loja_local) for _ in range(3)]
+    assert len({id(first), *map(id, made)}) == 4
+    assert closed == [first, *made[:2]]
+
+
+def test_no_more_accesses_are_open_than_allowed(loja_local: Loja, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several the one goes that nobody has asked for since; asked for again, it is opened anew."""
+    monkeypatch.setattr(organizations, "MOST_OPEN", 2)
+    closed: list[Autoridade] = []
+    them = loja_local.sistema.organizacoes
+    them.criar("local", {**DEMO_DATA, "cnpj": CNPJ}, loja_local.mundo.pfx, "segredo", "simulador")
+    note = them.autoridade("local/demo", Tipo.NFE)
+    monkeypatch.setattr(type(note), "close", _note(closed))
+    service = them.autoridade("local/demo", Tipo.NFSE_ADN)
+    assert them.autoridade("local/demo", Tipo.NFE) is note
+    paulistana = them.autoridade("local/demo", Tipo.NFSE_SP)
+    assert them.autoridade("local/demo", Tipo.NFE) is note
+    assert them.autoridade("local/demo", Tipo.NFSE_SP) is paulistana
+    assert them.autoridade("local/demo", Tipo.NFSE_ADN) is not service
+    assert closed == [note]
 
 
 def _note(closed: list[Autoridade]) -> Callable[[Autoridade], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -19,6 +20,8 @@ class Counter:
         """After each answer, without having said so."""
         self.drops = b""
         """What follows each answer, byte by byte."""
+        self.before: Callable[[], None] = lambda: None
+        """Called before each answer."""
         self.connections = 0
         self.requests: list[bytes] = []
         self._door = socket.create_server(("127.0.0.1", 0))
@@ -38,6 +41,7 @@ class Counter:
         with line, suppress(OSError):  # whoever asked may have left
             while asked := line.recv(1_000_000):
                 self.requests.append(asked)
+                self.before()
                 answer = self.answers.pop(0) if self.answers else OK
                 if answer is None:
                     return

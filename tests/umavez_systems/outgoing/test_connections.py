@@ -56,6 +56,15 @@ def test_an_answer_above_its_bound_is_not_read_to_its_end(counter: Counter) -> N
     assert len(found.value.begun) == 1000
 
 
+def test_closing_leaves_a_call_under_way_its_answer(counter: Counter) -> None:
+    """Whoever holds them may go on, too; nothing is kept any more."""
+    calling = Connections()
+    counter.before = calling.close
+    assert calling.call("GET", counter.address, 5).body == b"ok"
+    assert calling.call("GET", counter.address, 5).body == b"ok"
+    assert counter.connections == 2
+
+
 def test_the_payers_portal_holds_nobody(strange: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "LARGEST", 100_000)
     portal = HttpPortal(strange.address, timeout=0.5)
