@@ -64,6 +64,15 @@ async def put_template(request: Request, name: str, principal: Principal) -> Res
     return JSONResponse({"nome": name}, headers=_PRIVATE)
 
 
+@router.delete("/mailings/modelos/{name}")
+async def forget_template(request: Request, name: str, principal: Principal) -> Response:
+    """Forget a template."""
+    carrier = carrier_of(request)
+    if not await carrier.run(carrier.mailing.letters.remove, principal, name):
+        raise unknown("modelo", name)
+    return JSONResponse({"nome": name}, headers=_PRIVATE)
+
+
 @router.get("/mailings/modelos")
 async def list_templates(request: Request, principal: Principal) -> Response:
     """Every template."""

@@ -17,6 +17,8 @@ from umavez_systems.mailing.letters.templates import Letter, Unrenderable, check
 from umavez_systems.mailing.operations import Mailings
 
 PREVIEW = 5
+MOST_KEPT = 500
+"""Templates of one principal."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 SAMPLE = 65_536
 
@@ -39,18 +41,27 @@ class Letters:
             if part is not None:
                 checked_syntax(field, part)
         statement = (
-            "INSERT INTO mailing_templates (principal, nome, assunto, texto, html) VALUES (?, ?, ?, ?, ?)"
+            "INSERT INTO mailing_templates (principal, nome, assunto, texto, html) SELECT ?, ?, ?, ?, ?"
+            " WHERE (SELECT count(*) FROM mailing_templates WHERE principal = ? AND nome <> ?) < ?"
             " ON CONFLICT (principal, nome) DO UPDATE SET assunto = excluded.assunto, texto = excluded.texto,"
-            " html = excluded.html, updated_at = CURRENT_TIMESTAMP"
+            " html = excluded.html, updated_at = CURRENT_TIMESTAMP RETURNING nome"
         )
-        with self._database.transaction() as connection:
-            connection.rows(statement, (principal, name, subject, text, html))
+        with self._database.statements() as connection:
+            kept = connection.rows(statement, (principal, name, subject, text, html, principal, name, MOST_KEPT))
+        if not kept:
+            raise invalid(f"Já há {MOST_KEPT} modelos; remova um com DELETE /mailings/modelos/{{nome}}.")
+
+    def remove(self, principal: str, name: str) -> bool:
+        """Forget a template, and say whether there was one; mailings that used it keep theirs."""
+        with self._database.statements() as connection:
+            sql = "DELETE FROM mailing_templates WHERE principal = ? AND nome = ? RETURNING nome"
+            return bool(connection.rows(sql, (principal, name)))
 
     def all(self, principal: str) -> list[Row]:
         """Every template of a principal."""
         text = "SELECT nome, assunto, texto, html, updated_at FROM mailing_templates WHERE principal = ? ORDER BY nome"
         with self._database.statements() as connection:
-            return connection.rows(text + " LIMIT 500", (principal,))
+            return connection.rows(f"{text} LIMIT {MOST_KEPT}", (principal,))
 
     def preview(self, principal: str, number: str, limit: int) -> list[dict[str, Any]]:
         """What the first people on the list get; an error stands where a mail cannot be made."""

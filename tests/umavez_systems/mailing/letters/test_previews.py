@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from tests.umavez_systems.mailing.conftest import send
+from umavez_systems.mailing.letters import previews
 
 
 def test_templates_are_kept_checked_and_previewed(client: httpx.Client) -> None:
@@ -17,3 +19,16 @@ def test_templates_are_kept_checked_and_previewed(client: httpx.Client) -> None:
     made = send(client, "a.csv", "email,nome,cidade\na@b.com,<Ana>,Natal\n", template="carta").json()["mailingId"]
     shown = client.get(f"/mailings/{made}/previa").json()["itens"]
     assert shown == [{"email": "a@b.com", "assunto": "Oi <Ana>", "texto": "<Ana>, Natal", "html": "<b>&lt;Ana&gt;</b>"}]
+
+
+def test_templates_are_bounded_and_can_be_removed(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(previews, "MOST_KEPT", 2)
+    body = {"assunto": "Olá", "texto": "oi"}
+    assert [client.put(f"/mailings/modelos/{name}", json=body).status_code for name in "aba"] == [200] * 3
+    refused = client.put("/mailings/modelos/c", json=body)
+    assert refused.status_code == 422
+    assert "DELETE /mailings/modelos/{nome}" in refused.json()["detail"]
+    assert client.delete("/mailings/modelos/a").json() == {"nome": "a"}
+    assert client.delete("/mailings/modelos/a").status_code == 404
+    assert client.put("/mailings/modelos/c", json=body).status_code == 200
+    assert [one["nome"] for one in client.get("/mailings/modelos").json()["itens"]] == ["b", "c"]
