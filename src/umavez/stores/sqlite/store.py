@@ -240,9 +240,10 @@ class SqliteLane:
     def _carry(self, batch: Sequence[Swap], connection: sqlite3.Connection) -> Sequence[Swapped | Stale]:
         now = self._clock.now()
         claims = [*map(fenced, batch)]
-        fences = _set_aside(connection, claims.count(True))
+        many = claims.count(True)
         cursor = connection.cursor()
         try:
+            fences = _set_aside(cursor, many) if many else _NONE
             return [
                 carry_out(cursor, swapping(swap, now, next(fences) if claim else None, current=True))
                 for swap, claim in zip(batch, claims, strict=True)
@@ -255,7 +256,10 @@ class SqliteLane:
         """The file closes its connections itself."""
 
 
-def _set_aside(connection: sqlite3.Connection, many: int) -> Iterator[int]:
+_NONE: Iterator[int] = iter(())
+
+
+def _set_aside(cursor: sqlite3.Cursor, many: int) -> Iterator[int]:
     """So many new fences, in one statement; those that no swap uses are lost."""
-    last = connection.execute(NEXT_FENCES, (many,)).fetchone()[0] if many else 0
+    last = cursor.execute(NEXT_FENCES, (many,)).fetchone()[0]
     return iter(range(last - many + 1, last + 1))
