@@ -401,21 +401,27 @@ def test_a_far_side_that_hangs_keeps_no_other_waiting_and_no_claim(shop: Instrum
 
 
 def test_questions_run_side_by_side_within_their_bound(shop: InstrumentBench) -> None:
-    most, running = [0], [0]
+    most, running, full = [0], [0], threading.Event()
 
     def begin() -> None:
         running[0] += 1
         most[0] = max(most[0], running[0])
+        if most[0] >= 3:
+            full.set()
 
     def ask(_: Any) -> Any:
         begin()
-        threading.Event().wait(0.05)
+        full.wait(10)  # until there are as many as may be, however slow the machine is
+        threading.Event().wait(0.02)
         running[0] -= 1
         return Happened(1)
 
     async def ask_in_task(_: Any) -> Any:
         begin()
-        await asyncio.sleep(0.05)
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            if full.is_set():
+                break
         running[0] -= 1
         return Happened(1)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -42,6 +44,13 @@ TABLES = (
     "umavez_sequence_ranges",
     "umavez_sequences",
 )
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Each test has its own: `umavez serve` hands its settings to its workers there, whether they come to be or not."""
+    with patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

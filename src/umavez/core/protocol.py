@@ -104,8 +104,7 @@ _FIRST = Take(1)
 
 def judge(record: Record, intent: Intent, policy: Policy, now: Instant) -> Judgement:
     """What `record` means for somebody who comes with `intent` at `now`."""
-    # As `record.is_expired` says; asked here, because every replay comes by.
-    if (expires_at := record.expires_at) is not None and expires_at <= now:
+    if record.is_expired(now):
         return Take(1)
     offered = intent.fingerprint
     if offered is not None and policy.mismatch == "reject" and not same_meaning(record.fingerprint, offered):
