@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
@@ -44,9 +45,11 @@ def sweep_spools(folder: Path, older: float = DAY) -> int:
     """Remove spools in which nobody has written for a day: of processes that were killed during an upload."""
     gone = 0
     for path in folder.glob("*".join(SPOOL)):
-        if path.is_file() and time.time() - path.stat().st_mtime >= older:
-            path.unlink(missing_ok=True)
-            gone += 1
+        # One that is another user's, or that another process takes just now, keeps none of the others here.
+        with suppress(OSError):
+            if path.is_file() and time.time() - path.stat().st_mtime >= older:
+                path.unlink()
+                gone += 1
     return gone
 
 

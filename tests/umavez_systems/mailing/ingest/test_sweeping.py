@@ -97,3 +97,18 @@ def test_a_spool_whose_process_was_killed_goes_after_a_day(tmp_path: Path) -> No
     aged(tmp_path)
     assert sweep_spools(tmp_path) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_spool_that_is_not_ours_to_remove_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"umavez-{name}.part").touch()
+    unlink = Path.unlink
+
+    def refused(path: Path, *, missing_ok: bool = False) -> None:
+        if path.name == "umavez-b.part":
+            raise PermissionError(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert sweep_spools(tmp_path, older=0.0) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["umavez-b.part"]
