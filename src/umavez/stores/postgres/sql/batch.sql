@@ -16,7 +16,35 @@ incoming AS MATERIALIZED (
         activity_id, outcome_kept, result_data, error_message, progress, evidence
     )
 ),
--- Every key is looked up once. NOT IN is a hashed subplan, which the settings of our connections do not forbid.
+updated AS (
+    UPDATE idempotency_records r
+    SET fence = CASE WHEN i.claims THEN nextval('umavez_fence') ELSE r.fence END,
+        created_at = CASE WHEN i.fresh THEN now.at ELSE r.created_at END,
+        updated_at = now.at,
+        (
+            stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
+            outcome_kept, result_data, error_message, progress, evidence
+        ) = ROW(
+            i.stamp,
+            i.status,
+            i.attempt,
+            now.at + i.lease * interval '1 millisecond',
+            now.at + i.keep * interval '1 millisecond',
+            i.fingerprint,
+            i.process_instance_id,
+            i.activity_id,
+            coalesce(i.outcome_kept, false),
+            i.result_data,
+            i.error_message,
+            i.progress,
+            i.evidence
+        )
+    FROM incoming i, now
+    WHERE i.expected IS NOT NULL AND r.digest = i.digest AND r.stamp = i.expected
+    RETURNING r.digest, r.fence
+),
+-- Every key is looked up once: what was updated is not asked for again. What a rival changed between the snapshot and the lock is
+-- in neither, and is sent again. NOT IN is a hashed subplan, which the settings of our connections do not forbid.
 standing AS MATERIALIZED (
     SELECT
         c.stamp,
@@ -36,7 +64,7 @@ standing AS MATERIALIZED (
         c.progress,
         c.evidence,
         i.digest AS asked
-    FROM incoming i
+    FROM (SELECT digest, expected FROM incoming WHERE digest NOT IN (SELECT digest FROM updated)) i
     LEFT JOIN idempotency_records c ON c.digest = i.digest
     WHERE c.stamp IS DISTINCT FROM i.expected
 ),
@@ -71,33 +99,6 @@ inserted AS (
     WHERE i.expected IS NULL AND i.digest NOT IN (SELECT asked FROM standing)
     ON CONFLICT (digest) DO NOTHING
     RETURNING digest, fence
-),
-updated AS (
-    UPDATE idempotency_records r
-    SET fence = CASE WHEN i.claims THEN nextval('umavez_fence') ELSE r.fence END,
-        created_at = CASE WHEN i.fresh THEN now.at ELSE r.created_at END,
-        updated_at = now.at,
-        (
-            stamp, status, attempt, lease_until, expires_at, fingerprint, process_instance_id, activity_id,
-            outcome_kept, result_data, error_message, progress, evidence
-        ) = ROW(
-            i.stamp,
-            i.status,
-            i.attempt,
-            now.at + i.lease * interval '1 millisecond',
-            now.at + i.keep * interval '1 millisecond',
-            i.fingerprint,
-            i.process_instance_id,
-            i.activity_id,
-            coalesce(i.outcome_kept, false),
-            i.result_data,
-            i.error_message,
-            i.progress,
-            i.evidence
-        )
-    FROM incoming i, now
-    WHERE i.expected IS NOT NULL AND r.digest = i.digest AND r.stamp = i.expected
-    RETURNING r.digest, r.fence
 )
 SELECT
     (date_part('epoch', now.at) * 1000)::bigint,
