@@ -13,6 +13,7 @@ from umavez import AlreadySettled, NoSuchRecord, OperationInProgress
 from umavez_systems.database import Connection, Database, Duplicate, Row
 from umavez_systems.fiscal import database as tables
 from umavez_systems.fiscal.atos.claims import Reserva
+from umavez_systems.fiscal.atos.events import ABERTO
 from umavez_systems.fiscal.atos.records import Cadeia, Conflito, Registro, resumo_de
 from umavez_systems.fiscal.atos.steps import Contexto, Cumprido, Veredito, ato_da_linha
 from umavez_systems.fiscal.domain import ABERTOS, Acao, Estado, Origem, Pedido, Tipo
@@ -273,10 +274,7 @@ class Fiscal:
         return Resultado(row, row["origem"])
 
     def _cancellation(self, seen: Row, justificativa: str, versao: int, substituta: str | None) -> Row | None:
-        """The stored cancellation, the document pending; None when it is cancelled. A repeat finds what is there.
-
-        Raises 409 problems.
-        """
+        """The stored cancellation, the document pending; None when it is cancelled. Raises 409 and 422 problems."""
         with self.database.transaction() as connection:
             row = self._held(connection, seen["id"])
             record = Registro(connection, row)
@@ -285,27 +283,30 @@ class Fiscal:
             if record.estado not in (Estado.AUTORIZADO, Estado.CANCELAMENTO_PENDENTE):
                 detail = f"Documento em estado {record.estado} não pode ser cancelado."
                 raise Problem(409, "transicao-invalida", "Estado não permite", detail, estado=record.estado.value)
-            made = next(
-                (act for act in connection.rows(tables.ACTS_OF, (row["id"],)) if act["acao"] == "cancelar"), None
-            )
-            if record.estado is Estado.CANCELAMENTO_PENDENTE and made is not None:
-                return made
+            acts = (act for act in connection.rows(tables.ACTS_OF, (row["id"],)) if act["acao"] == "cancelar")
+            pending = next((act for act in acts if act["estado"] in ABERTO), None)
+            if record.estado is Estado.CANCELAMENTO_PENDENTE and pending is not None:
+                return pending
             if row["versao"] != versao:
                 raise Conflito(row["versao"])
-            if made is None:
-                authority = self.organizacoes.autoridade(row["org_id"], Tipo(row["tipo"]))
-                moment = brasilia(record.agora)
-                note, protocol = ato_da_linha(row), row["protocolo"] or ""
-                ato = authority.montar_cancelamento(note, protocol, justificativa, moment, substituta)
-                made = self._store_act(connection, row["org_id"], row["id"], ato, record.agora)
-                record.cadeia.anotar("bytes", {"acao": "cancelar", "id": ato.nome, "sha256": resumo_de(ato.xml)})
-            else:
-                again = {"estado": "PENDENTE", "proximo_em": record.agora + int(self.atos.termos.settle * 1000)}
-                tables.change_act(connection, made, again)
-                self.atos.reabrir(connection, Acao.CANCELAR, row["org_id"], made["nome"])
+            authority = self.organizacoes.autoridade(row["org_id"], Tipo(row["tipo"]))
+            said = (row["protocolo"] or "", justificativa, brasilia(record.agora), substituta)
+            made = self._asked(connection, record, authority.montar_cancelamento(ato_da_linha(row), *said))
             record.passar(Estado.CANCELAMENTO_PENDENTE)
             record.gravar()
             return made
+
+    def _asked(self, connection: Connection, record: Registro, ato: Ato) -> Row:
+        """The cancellation as it is asked for now: what was refused before may have been refused for what it said."""
+        org_id, soon = record.row["org_id"], record.agora + int(self.atos.termos.settle * 1000)
+        record.cadeia.anotar("bytes", {"acao": "cancelar", "id": ato.nome, "sha256": resumo_de(ato.xml)})
+        act = self._dialect.locked_act(connection, org_id, ato.nome)
+        if act is None:
+            return self._store_act(connection, org_id, record.row["id"], ato, record.agora)
+        again = {"estado": "PENDENTE", "xml": ato.xml, "texto": ato.texto or "", "proximo_em": soon}
+        tables.change_act(connection, act, again)
+        self.atos.reabrir(connection, Acao.CANCELAR, org_id, ato.nome)
+        return act
 
     def _revert(self, org_id: str, nome: str) -> None:
         """After a failed cancellation: ask, and only a proof that nothing was registered brings AUTORIZADO back."""

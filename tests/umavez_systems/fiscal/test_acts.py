@@ -14,6 +14,7 @@ from umavez import OperationInProgress
 from umavez_systems.fiscal.cases import Caller, Resultado
 from umavez_systems.fiscal.domain import Tipo
 from umavez_systems.fiscal.ports import Ato, Resposta, SemResposta
+from umavez_systems.fiscal.rules.identifiers import Chave
 from umavez_systems.problems import Problem
 
 LOCAL = Caller("local")
@@ -130,6 +131,31 @@ def test_s4_09_after_a_refusal_a_new_request_is_sent_and_not_replayed(loja: Loja
     again = loja.fiscal.cancelar(LOCAL, row["id"], WHY, row["versao"])
     assert again.row["estado"] == "CANCELADO"
     assert [row["situacao"] for row in loja.na_autoridade()] == ["CANCELADO"]
+
+
+def test_s4_09_after_a_refusal_what_is_asked_for_now_is_sent(loja_local: Loja) -> None:
+    """The substitute that was named wrongly, the cancellation that came too late: neither is sent in place of it."""
+    first, second = loja_local.emitir(tipo=Tipo.NFCE), loja_local.emitir(tipo=Tipo.NFCE)
+    missing = str(replace(Chave.lida(second.row["chave_acesso"]), nnf=999_999))
+    number, version = first.row["id"], first.row["versao"]
+    with pytest.raises(Problem) as refused:
+        loja_local.fiscal.cancelar(LOCAL, number, WHY, version, missing)
+    assert refused.value.members["codigo"] == "908"
+    authority: Any = loja_local.sistema.organizacoes.autoridade("local/demo")
+    answering(loja_local, "evento", "501", "Prazo de cancelamento superior ao previsto")
+    with pytest.raises(Problem) as late:
+        loja_local.fiscal.cancelar(LOCAL, number, WHY, refused.value.members["versao"])
+    assert late.value.members["codigo"] == "501"
+    del authority.transmitir
+
+    right = (second.row["chave_acesso"], "A nota foi emitida outra vez")
+    done = loja_local.fiscal.cancelar(LOCAL, number, right[1], late.value.members["versao"], right[0])
+    assert done.row["estado"] == "CANCELADO"
+    (event,) = [row for row in loja_local.mundo.livro()["eventos"] if row["chave"] == first.row["chave_acesso"]]
+    assert (event["tipo"], event["texto"]) == ("110112", right[1])
+    acts = {act["nome"][2:8]: (act["estado"], act["texto"]) for act in loja_local.fiscal.atos_de(number)}
+    assert acts == {"110111": ("RECUSADO", WHY), "110112": ("FEITO", right[1])}
+    assert loja_local.prova(first).count("bytes") == 4
 
 
 def test_s4_09_a_cancellation_that_somebody_carries_is_not_opened_again_under_his_hands(loja: Loja) -> None:
