@@ -7,7 +7,7 @@ knows" for "it failed".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -223,6 +223,10 @@ class Pedido:
         return sum((item.valor for item in self.itens), Decimal("0.00"))
 
 
+_LONG = Context(prec=64)
+"""Python's own has 28 digits, and raises for the product of a quantity and a price that need more."""
+
+
 def centavos(valor: Decimal) -> Decimal:
     """`valor` to the cent, halves up."""
-    return valor.quantize(Decimal("0.01"), rounding="ROUND_HALF_UP")
+    return valor.quantize(Decimal("0.01"), rounding="ROUND_HALF_UP", context=_LONG)

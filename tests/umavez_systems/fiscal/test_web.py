@@ -262,6 +262,8 @@ BAD: list[tuple[Any, int]] = [
     ({**EXAMPLE, "itens": []}, 422),
     ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "quantidade": "1e400"}]}, 422),
     ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "quantidade": -1}]}, 422),
+    ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "quantidade": "9" * 15, "valor_unitario": "9" * 15}]}, 422),
+    ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "impostos": {"ICMS": {"ICMS00": {"vBC": []}}}}]}, 422),
     ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "valor_unitario": "0.123456789012"}]}, 422),
     ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "descricao": "a\x00b"}]}, 422),
     ({**EXAMPLE, "itens": [{**EXAMPLE["itens"][0], "impostos": {"ICMS": {"ICMS99": {"x": 1}}}}]}, 422),

@@ -126,6 +126,9 @@ def test_a_caller_overrides_taxes_field_by_field_and_totals_follow(sefaz: Sefaz)
         {"PIS": {"PISOutr": {"CST": "xx"}}},
         {"X": "1"},
         {"PIS": {"PISOutr": {"vPIS": "NaN"}}},
+        {"PIS": {"PISOutr": {"vPIS": ["1.00"]}}},
+        {"PIS": {"PISOutr": {"vPIS": {"valor": "1.00"}}}},
+        {"ICMS": {"ICMSSN102": {"orig": {"valor": "0"}}}},
     ],
 )
 def test_taxes_that_the_layout_does_not_have_are_a_problem_of_the_caller(sefaz: Sefaz, taxes: dict[str, Any]) -> None:

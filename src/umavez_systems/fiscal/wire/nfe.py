@@ -193,7 +193,7 @@ def _taxed(found: dict[str, Any]) -> Any:
 def _decoded(text: str) -> Any:
     try:
         return _DECODER.decode(json.loads(text), _Inf.Det.Imposto)
-    except (ParserError, ValueError, TypeError):
+    except (ParserError, ValueError, TypeError, AssertionError):  # the last: an object where a text belongs
         raise invalid("impostos: um grupo ou campo não existe no leiaute oficial.") from None
 
 

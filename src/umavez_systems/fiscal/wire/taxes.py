@@ -75,7 +75,7 @@ def number(text: Any) -> Decimal:
         return ZERO
     try:
         value = Decimal(text)
-    except InvalidOperation:
+    except (InvalidOperation, ValueError, TypeError):  # the last two: a list, an object
         raise invalid("impostos: um valor não é número.") from None
     if not value.is_finite() or abs(value) > Decimal("9999999999999.99"):
         raise invalid("impostos: um valor é grande demais.")
