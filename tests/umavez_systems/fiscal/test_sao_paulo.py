@@ -25,6 +25,7 @@ from umavez_systems.fiscal.views import documento as shown
 from umavez_systems.fiscal.wire import signing
 from umavez_systems.fiscal.wire.asking import Pergunta
 from umavez_systems.fiscal.wire.paulistana import reading, rps
+from umavez_systems.fiscal.wire.paulistana.period import Periodo
 from umavez_systems.fiscal.wire.paulistana.prefeitura import SaoPaulo
 from umavez_systems.problems import Problem
 
@@ -97,6 +98,34 @@ def error(code: str, tag: str = "Erro") -> str:
 def test_an_answer_that_says_nothing_of_the_rps_is_no_answer(inside: str) -> None:
     with pytest.raises(SemResposta):
         reading.autorizacao(answer_of(inside), "00000001_1_000000000001")
+
+
+def note(number: int, situation: str, ccm: str = "1") -> str:
+    keys = f"<ChaveNFe><InscricaoPrestador>{ccm}</InscricaoPrestador><NumeroNFe>{number}</NumeroNFe></ChaveNFe>"
+    rps_key = f"<SerieRPS>1</SerieRPS><NumeroRPS>{number}</NumeroRPS>"
+    about = f"<ChaveRPS><InscricaoPrestador>1</InscricaoPrestador>{rps_key}</ChaveRPS>"
+    return f"<NFe>{keys}{about}<StatusNFe>{situation}</StatusNFe></NFe>"
+
+
+def test_s4_05_a_note_in_a_situation_that_we_do_not_know_is_there_and_never_an_absence(
+    mundo: Mundo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city, ato = mundo.cidade(), Ato(Acao.EMITIR, "00000001_1_000000000007", b"", SP, insistir=True)
+    page = answer_of(GOOD + "".join(note(number, "E" if number == 7 else "N") for number in range(1, 51)))
+    rest = answer_of(GOOD + note(51, "N"))
+    monkeypatch.setattr(city, "_ask", lambda *_: answer_of(BAD + error("1106")))
+    monkeypatch.setattr(city, "_periodo", Periodo(lambda *asked: rest if asked[-1] == 2 else page, city._hoje))
+    monkeypatch.setattr(city, "_first_day", lambda _: city._hoje())
+
+    lost = city.consultar(ato)
+    assert (lost.codigo, decidir_consulta(lost, ato, catalogo(), "sp").desfecho) == ("E", "INDETERMINADO")
+    assert city.consultar(replace(ato, nome="00000001_1_000000000051")).codigo == "N"
+
+
+@pytest.mark.parametrize("part", [note(1, ""), note(1, "N", "x"), "<ChaveNFeRPS><ChaveNFe/></ChaveNFeRPS>"])
+def test_an_answer_with_a_note_that_cannot_be_read_is_no_answer(part: str) -> None:
+    with pytest.raises(SemResposta):
+        answer_of(GOOD + part, "RetornoConsulta")
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"<html/>", b"<!DOCTYPE a><a/>", b"<a><RetornoXML>nada</RetornoXML></a>"])

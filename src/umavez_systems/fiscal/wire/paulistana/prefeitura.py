@@ -38,6 +38,7 @@ BASES = {
 LARGEST = 500_000
 """Bytes of a message (manual 2.4.4)."""
 UNKNOWN = "desconhecida"
+SITUACOES = {"N": "NFS-e encontrada.", "C": "NFS-e cancelada."}
 MEMORY = 30.0
 """Seconds for which the notes of a period, read once, serve questions about documents that are decided."""
 
@@ -236,7 +237,8 @@ class SaoPaulo:
 
 def _chosen(notes: list[Nota], ato: Ato, raw: bytes) -> Resposta:
     """The note that counts, the living before the newest; every other of the same RPS was destroyed for it."""
-    living = [note for note in notes if note.situacao == "N"] or notes
+    standing = [note for note in notes if note.situacao != "C"]
+    living = [note for note in standing if note.situacao == "N"] or standing or notes
     chosen = max(living, key=lambda note: int(note.numero))
     lost = [note.chave for note in notes if note is not chosen]
     if ato.chave is not None and ato.chave != chosen.chave and ato.chave not in lost:
@@ -244,7 +246,7 @@ def _chosen(notes: list[Nota], ato: Ato, raw: bytes) -> Resposta:
     return Resposta(
         "consulta",
         chosen.situacao,
-        "NFS-e encontrada." if chosen.situacao == "N" else "NFS-e cancelada.",
+        SITUACOES.get(chosen.situacao, f"NFS-e em situação {chosen.situacao}."),
         raw,
         chave=chosen.chave,
         protocolo=chosen.numero,

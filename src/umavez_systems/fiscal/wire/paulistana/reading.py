@@ -21,7 +21,8 @@ REISSUED, CONVERTED, NOT_FOUND = "217", "216", "1106"
 
 @dataclass(frozen=True, slots=True)
 class Nota:
-    """A note as the city tells it; `sobre` is the seed's identifier of its RPS."""
+    """A note as the city tells it; `sobre` is the seed's identifier of its RPS. `situacao`: N, C, or what no table of
+    ours has: layout 2 knows E (extraviada), which is a note all the same."""
 
     chave: str
     numero: str
@@ -55,11 +56,14 @@ def retorno(raw: bytes, tag: str) -> Retorno:
     said = root.findtext("Cabecalho/Sucesso")
     if said not in ("true", "false"):
         raise SemResposta("A resposta não diz se houve sucesso.", raw)
-    notes = [_issued(part) for part in root.findall("ChaveNFeRPS")[:MOST]]
-    notes += [_told(part) for part in root.findall("NFe")[:MOST]]
-    found = tuple(note for note in notes if note is not None)
+    issued, shown = root.findall("ChaveNFeRPS")[:MOST], root.findall("NFe")[:MOST]
+    found = (*map(_issued, issued), *map(_told, shown))
+    if None in found:
+        # Passed over, it would be an absence: of the note that is asked for, or of the rest of its page.
+        raise SemResposta("A resposta traz uma nota que não pôde ser lida.", raw)
     named = (*_named(root, "Erro"), *_named(root, "Alerta"))
-    return Retorno(said == "true", _said(root, "Erro"), _said(root, "Alerta"), found, raw, named)
+    notes = tuple(note for note in found if note is not None)
+    return Retorno(said == "true", _said(root, "Erro"), _said(root, "Alerta"), notes, raw, named)
 
 
 def _said(root: Any, tag: str) -> tuple[tuple[str, str], ...]:
@@ -85,8 +89,8 @@ def _issued(part: Any) -> Nota | None:
 
 def _told(part: Any) -> Nota | None:
     chave, number = _note_key(part.find("ChaveNFe"))
-    situation = (part.findtext("StatusNFe") or "").strip()
-    if chave is None or situation not in ("N", "C"):
+    situation = (part.findtext("StatusNFe") or "").strip()[:20]
+    if chave is None or not situation:
         return None
     day, price = part.findtext("DataEmissaoRPS") or "", part.findtext("ValorServicos") or ""
     try:
