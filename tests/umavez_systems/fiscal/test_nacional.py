@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from umavez_systems.fiscal.ports import Ato, Montado, Resposta, SemResposta
 from umavez_systems.fiscal.rules.catalogue import catalogo
 from umavez_systems.fiscal.rules.decisions import decidir_consulta, decidir_emissao
 from umavez_systems.fiscal.rules.identifiers import chave_nfse, id_de_dps, id_dps
+from umavez_systems.fiscal.simulador.sefin import _event_xml
 from umavez_systems.fiscal.views import xml as whole
 from umavez_systems.fiscal.wire import schemas, signing
 from umavez_systems.fiscal.wire.nacional import reading
@@ -270,6 +272,24 @@ def test_s4_06_a_substituted_invoice_is_found_cancelled_by_sefins_own_event(loja
     assert found.row["estado"] == "CANCELADO"
     with pytest.raises(Problem):
         loja_local.fiscal.corrigir(Caller("local"), second.row["id"], "Texto de correcao qualquer")
+
+
+def _open(loja: Loja) -> Any:
+    return loja.sistema.organizacoes.autoridade("local/demo", ADN)
+
+
+@pytest.mark.parametrize("kind", ["105104", "305101"])
+def test_s4_06_an_invoice_that_the_city_cancelled_itself_is_found_cancelled(loja_local: Loja, kind: str) -> None:
+    made = loja_local.emitir("k", ADN)
+    chave, authority = made.row["chave_acesso"], _open(loja_local)
+    told = json.dumps({"eventoXmlGZipB64": embalar(_event_xml(chave, kind, b""))}).encode()
+    get = authority._get
+
+    def with_event(asked: Any, path: str, answers: frozenset[int]) -> tuple[int, bytes]:
+        return (200, told) if path.endswith(f"/eventos/{kind}/1") else get(asked, path, answers)
+
+    authority._get = with_event
+    assert loja_local.fiscal.conciliar(Caller("local"), made.row["id"]).row["estado"] == "CANCELADO"
 
 
 def test_s4_11_the_simulator_refuses_strangers_and_forged_identifiers(mundo: Mundo) -> None:

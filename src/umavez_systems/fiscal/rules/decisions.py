@@ -11,8 +11,9 @@ from umavez_systems.fiscal.domain import Desfecho, Estado
 from umavez_systems.fiscal.ports import Ato, Evento, Resposta
 from umavez_systems.fiscal.rules.catalogue import Catalogo, Regra
 
-CANCELAMENTOS = ("110111", "110112", "101101", "105102")
-"""Cancellation and cancellation by substitution: of NF-e and NFC-e, then of the national NFS-e."""
+CANCELAMENTOS = ("110111", "110112", "101101", "105102", "105104", "305101")
+"""Cancellation and cancellation by substitution: of NF-e and NFC-e, then of the national NFS-e, which a city cancels
+also after the fiscal analysis that was asked for (105104) and by its own office (305101)."""
 CORRECAO = "110110"
 EVENTO_FEITO = frozenset({"135", "136", "155", "registrado"})
 """Codes of an event that stands; the national NFS-e has none, what is found there stands."""

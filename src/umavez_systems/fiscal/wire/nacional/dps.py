@@ -21,7 +21,8 @@ from umavez_systems.fiscal.wire.nfe import Emitente
 NS = "http://www.sped.fazenda.gov.br/nfse"
 VERSION = "1.01"
 CANCELAMENTO = "101101"
-SUBSTITUICAO = "105102"
+CANCELAMENTOS = (CANCELAMENTO, "105102", "105104", "305101")
+"""The events that end an invoice: the taxpayer's, by substitution, after fiscal analysis, by the city's office."""
 _CONTEXT = XmlContext()
 _SERIALIZER = TreeSerializer(context=_CONTEXT)
 _DECODER = DictDecoder(context=_CONTEXT, config=ParserConfig(fail_on_converter_warnings=True))

@@ -126,10 +126,11 @@ class Nacional:
     def _found(self, chave: str, raw: bytes, asked: Pergunta) -> Resposta:
         note = reading.nota(desembalar(reading.campo(reading.objeto(raw), "nfseXmlGZipB64")))
         events: list[Evento] = []
-        for kind in (dps.CANCELAMENTO, dps.SUBSTITUICAO):
+        for kind in dps.CANCELAMENTOS:
             status, told = self._get(asked, f"nfse/{chave}/eventos/{kind}/1", FOUND)
             if status == 200:
                 events += reading.eventos(told, chave)
+                break  # one is enough, and there is no second
         return Resposta(
             "consulta",
             "200" if note.chave == chave else "outra-nota",
