@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from tests.umavez_systems.fiscal.conftest import CNPJ, EMITENTE, Mundo, numerado, pedido
-from umavez_systems.fiscal.domain import Acao, Desfecho, Item, Tipo
+from tests.umavez_systems.fiscal.conftest import CNPJ, EMITENTE, ENDERECO, Mundo, numerado, pedido
+from umavez_systems.fiscal.domain import Acao, Desfecho, Destinatario, Item, Tipo
 from umavez_systems.fiscal.ports import (
     Ato,
     AutoridadeError,
@@ -384,6 +384,14 @@ def test_an_order_without_buyer_is_for_the_counter_only(sefaz: Sefaz) -> None:
         sefaz.montar(replace(note, pedido=replace(pedido(), destinatario=None)))
     counter = numerado(Tipo.NFCE)
     sefaz.montar(replace(counter, pedido=replace(counter.pedido, destinatario=None)))
+
+
+@pytest.mark.parametrize(("tipo", "place"), [(Tipo.NFE, "2"), (Tipo.NFCE, "1")])
+def test_an_nfce_stays_in_its_state_wherever_the_buyer_lives(sefaz: Sefaz, tipo: Tipo, place: str) -> None:
+    note, where = numerado(tipo), replace(ENDERECO, uf="RJ", codigo_municipio="3304557", municipio="Rio de Janeiro")
+    buyer = Destinatario("Maria Souza", cpf="52998224725", endereco=where)
+    made = sefaz.montar(replace(note, pedido=replace(note.pedido, destinatario=buyer)))
+    assert etree.fromstring(made.xml).findtext(f".//{{{NS}}}idDest") == place
 
 
 def test_a_refused_certificate_is_final() -> None:

@@ -85,7 +85,8 @@ def _ide(emitente: Emitente, numerado: Numerado, chave: Chave, ambiente: str) ->
     order = numerado.pedido
     consumer = order.tipo is Tipo.NFCE
     buyer = order.destinatario
-    away = buyer is not None and buyer.endereco is not None and buyer.endereco.uf != emitente.uf
+    # What is sold at a counter stays in its state, wherever the buyer lives: an NFC-e that says otherwise gets 707.
+    away = not consumer and buyer is not None and buyer.endereco is not None and buyer.endereco.uf != emitente.uf
     kind = _Inf.Ide
     return kind(
         cUF=_enum(kind, "cUF", chave.cuf),
