@@ -27,8 +27,9 @@ from umavez_systems.fiscal.ports import (
 )
 from umavez_systems.fiscal.rules.catalogue import catalogo
 from umavez_systems.fiscal.rules.decisions import decidir_consulta, decidir_emissao
-from umavez_systems.fiscal.rules.identifiers import digito
+from umavez_systems.fiscal.rules.identifiers import UFS, digito
 from umavez_systems.fiscal.wire import answers, schemas, signing
+from umavez_systems.fiscal.wire.addresses import autorizador, modo_svc
 from umavez_systems.fiscal.wire.certificate import Certificado, refuse_endless
 from umavez_systems.fiscal.wire.nfe import NS
 from umavez_systems.fiscal.wire.sefaz import Sefaz
@@ -392,6 +393,13 @@ def test_an_nfce_stays_in_its_state_wherever_the_buyer_lives(sefaz: Sefaz, tipo:
     buyer = Destinatario("Maria Souza", cpf="52998224725", endereco=where)
     made = sefaz.montar(replace(note, pedido=replace(note.pedido, destinatario=buyer)))
     assert etree.fromstring(made.xml).findtext(f".//{{{NS}}}idDest") == place
+
+
+def test_who_authorises_follows_the_state_and_the_mode() -> None:
+    """As the national portal lists them: SVAN is left with MA alone."""
+    assert {uf for uf in UFS if autorizador(uf, "1") == "SVAN"} == {"MA"}
+    assert [autorizador(uf, "1") for uf in ("PA", "RJ", "SP")] == ["SVRS", "SVRS", "SP"]
+    assert [autorizador(uf, modo_svc(uf)) for uf in ("MA", "PA", "SP")] == ["SVC-RS", "SVC-AN", "SVC-AN"]
 
 
 def test_a_refused_certificate_is_final() -> None:

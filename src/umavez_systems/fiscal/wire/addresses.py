@@ -18,7 +18,8 @@ SERVICES = {
 }
 """For each service: its place in nfelib's list, its WSDL, its verb."""
 OWN = frozenset(["AM", "BA", "GO", "MG", "MS", "MT", "PE", "PR", "RS", "SP"])
-SVAN = frozenset(["MA", "PA"])
+SVAN = frozenset(["MA"])
+"""PA has moved on to SVRS (national portal, list of authorisers)."""
 SVC_RS = frozenset(["AM", "BA", "GO", "MA", "MS", "MT", "PE", "PR"])
 """States whose contingency is SVC-RS; the others' is SVC-AN."""
 NFCE_SP = "https://{}nfce.fazenda.sp.gov.br/ws/{}.asmx"
