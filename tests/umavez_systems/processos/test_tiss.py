@@ -64,6 +64,13 @@ def test_a_lote_is_written_with_the_hash_of_its_leaves() -> None:
     assert b"Maria" not in xml
 
 
+def test_a_message_is_dated_as_in_brasilia() -> None:
+    late = datetime(2026, 11, 17, 1, 30, 5, tzinfo=UTC)
+    root = etree.fromstring(lote_message(lote_of(claim()), late))
+    told = [root.findtext(f".//{{*}}{name}RegistroTransacao") for name in ("data", "hora")]
+    assert told == ["2026-11-16", "22:30:05"]
+
+
 def test_what_is_written_is_read_whatever_letters_are_in_it() -> None:
     seed = random.randrange(2**32)
     sys.stdout.write(f"seed {seed}\n")

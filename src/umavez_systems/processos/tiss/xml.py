@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from xml.parsers import expat  # document types are refused, and without them there are no entities
 from xml.sax.saxutils import escape  # writes text, reads nothing
 
 NAMESPACE = "http://www.ans.gov.br/padroes/tiss/schemas"
 STANDARD = "4.03.00"
+BRASILIA = timezone(timedelta(hours=-3))
 LARGEST = 2_000_000
 """Bytes of a message that is read."""
 DEEPEST = 24
@@ -60,7 +61,12 @@ class Element:
 
 
 def message(transaction: str, number: str, when: datetime, ends: tuple[Node, Node], body: Node) -> bytes:
-    """A whole message, in ISO-8859-1 as payers expect it. `ends` are its origem and destino."""
+    """A whole message, in ISO-8859-1 as payers expect it. `ends` are its origem and destino.
+
+    Its day and hour are written as they are in Brasília: the standard has no time zone, and a payer there would find
+    the evening's messages in the future.
+    """
+    local = when.astimezone(BRASILIA)
     head: Node = (
         "cabecalho",
         [
@@ -69,8 +75,8 @@ def message(transaction: str, number: str, when: datetime, ends: tuple[Node, Nod
                 [
                     ("tipoTransacao", transaction),
                     ("sequencialTransacao", number),
-                    ("dataRegistroTransacao", f"{when:%Y-%m-%d}"),
-                    ("horaRegistroTransacao", f"{when:%H:%M:%S}"),
+                    ("dataRegistroTransacao", f"{local:%Y-%m-%d}"),
+                    ("horaRegistroTransacao", f"{local:%H:%M:%S}"),
                 ],
             ),
             ("origem", [ends[0]]),
