@@ -6,6 +6,7 @@ Also the round of work that leaves nothing open: the engine's reconciler first, 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -97,10 +98,16 @@ class Livros:
             return connection.row(tables.ACT, (org_id, act["nome"])) or act, there
 
     def _prove_absence(self, org_id: str, tipo: Tipo, serie: int, primeiro: int, ultimo: int) -> None:
-        """Ask the authority about each number of the range that may have reached it."""
+        """Ask the authority about each number of the range that may have reached it, as long as a caller is patient.
+
+        What is left without a proof is asked about when the caller repeats; what is proven by then stays so.
+        """
+        ends = time.monotonic() + self._fiscal.atos.termos.patience
         with self._database.statements() as connection:
             rows = connection.rows(OF_RANGE, (org_id, tipo.modelo, serie, primeiro, ultimo))
         for row in rows:
+            if time.monotonic() > ends:
+                return
             if Estado(row["estado"]) in VOIDABLE and not _absent(row):
                 self._fiscal.atos.perguntar(Acao.EMITIR, org_id, row["id_idempotencia"])
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.umavez_systems.fiscal.conftest import Loja
+from tests.umavez_systems.fiscal.conftest import Loja, Mundo
 from umavez import OperationInProgress
 from umavez_systems.fiscal.cases import Caller, Resultado
 from umavez_systems.fiscal.domain import Tipo
+from umavez_systems.fiscal.operations import Termos
 from umavez_systems.fiscal.ports import Ato, Resposta, SemResposta
 from umavez_systems.fiscal.rules.identifiers import Chave
 from umavez_systems.problems import Problem
@@ -278,6 +280,26 @@ def test_s4_10_a_refused_voiding_that_is_asked_for_anew_is_sent(loja: Loja) -> N
 
 def _refusing_to_void(_: Ato) -> Resposta:
     return Resposta("inutilizacao", "241", "Um numero da faixa ja foi utilizado", b"<retorno/>")
+
+
+def test_s4_10_a_range_is_asked_about_no_longer_than_a_caller_is_patient(tmp_path: Path, mundo: Mundo) -> None:
+    """A thousand numbers, and half a minute for each: the request would hold its thread for hours."""
+    loja = Loja(f"sqlite:///{tmp_path}/loja.db", mundo, termos=Termos(settle=0.0, first=0.0, patience=0.05))
+    for _ in range(3):
+        rejeitada(loja)
+    authority: Any = loja.sistema.organizacoes.autoridade("local/demo")
+    asked: list[str] = []
+
+    def slowly(ato: Ato) -> Resposta:
+        asked.append(ato.nome)
+        time.sleep(0.1)
+        raise SemResposta("A autoridade não respondeu.")
+
+    authority.consultar = slowly
+    with pytest.raises(Problem) as refused:
+        loja.livros.inutilizar(LOCAL, "demo", Tipo.NFE, loja.serie, 1, 3, "Numeros pulados por engano")
+    loja.fechar()
+    assert (refused.value.name, len(asked)) == ("numero-em-uso", 1)
 
 
 def test_s4_10_numbers_not_given_yet_cannot_be_voided(loja_local: Loja) -> None:
