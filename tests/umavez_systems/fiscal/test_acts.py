@@ -16,6 +16,7 @@ from umavez_systems.fiscal.cases import Caller, Resultado
 from umavez_systems.fiscal.domain import Tipo
 from umavez_systems.fiscal.operations import Termos
 from umavez_systems.fiscal.ports import Ato, Resposta, SemResposta
+from umavez_systems.fiscal.rules.deadlines import brasilia
 from umavez_systems.fiscal.rules.identifiers import Chave
 from umavez_systems.problems import Problem
 
@@ -316,6 +317,24 @@ def test_the_ledger_proposes_only_what_is_proven_absent(loja_local: Loja) -> Non
     assert before.livro.abertos == [1]
     found, _ = loja_local.livros.pendencias("local")
     assert [one.direito for one in found] == ["inutilizar"]
+
+
+@pytest.mark.parametrize("zone", ["-03:00", ""])
+def test_the_right_to_cancel_runs_from_the_authorisation_however_late_it_is_found(loja_local: Loja, zone: str) -> None:
+    loja_local.mundo.falhar("autorizacao", "depois", "queda")
+    loja_local.mundo.falhar("consulta", "antes", "queda", vezes=9)
+    made = loja_local.emitir()
+    assert made.row["estado"] == "INDETERMINADO"
+    loja_local.mundo.sem_falhas()
+    emitted = made.row["emitido_em"] - 7_200_000
+    authority: Any = loja_local.sistema.organizacoes.autoridade("local/demo")
+    ask, moment = authority.consultar, brasilia(emitted + 60_000).removesuffix("-03:00") + zone
+    authority.consultar = lambda ato: replace(ask(ato), quando=moment)
+    with loja_local.banco.statements() as connection:
+        connection.rows("UPDATE documentos_fiscais SET emitido_em = ? WHERE id = ?", (emitted, made.row["id"]))
+    loja_local.livros.varrer()
+    row = loja_local.fiscal.documento("local", made.row["id"])
+    assert (row["estado"], row["autorizado_em"]) == ("AUTORIZADO", (emitted + 60_000) // 1000 * 1000)
 
 
 def test_s4_06_what_the_authority_says_overrules_our_books(loja_local: Loja) -> None:

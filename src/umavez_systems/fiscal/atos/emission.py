@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from umavez_systems.database import Connection, Row
@@ -23,6 +24,7 @@ from umavez_systems.fiscal.atos.steps import (
 )
 from umavez_systems.fiscal.domain import ABERTOS, Acao, Desfecho, Estado, Origem, pode_passar
 from umavez_systems.fiscal.ports import Ato, AutoridadeError, Resposta, SemResposta
+from umavez_systems.fiscal.rules.deadlines import BRASILIA
 from umavez_systems.fiscal.rules.decisions import Decisao, cancelamento_de, decidir_consulta, decidir_emissao
 from umavez_systems.problems import Problem
 
@@ -222,7 +224,18 @@ def _outcome(resposta: Resposta, decided: Decisao, origem: Origem, row: Row, now
         values["protocolo_xml"] = kept or row["protocolo_xml"]
         values["chave_acesso"] = resposta.chave or row["chave_acesso"]
     if decided.estado is Estado.AUTORIZADO:
-        values["autorizado_em"] = now
+        values["autorizado_em"] = _authorised_at(resposta, row, now)
     if decided.estado is Estado.CANCELADO and cancelled is not None and cancelled.protocolo:
         values["motivo"] = f"Cancelado pelo evento de protocolo {cancelled.protocolo}"
     return values
+
+
+def _authorised_at(resposta: Resposta, row: Row, now: int) -> int:
+    """When the authority says that it was, in milliseconds: the right to cancel runs from then, however late its answer
+    was found. Never before the emission nor after now; now where nothing is said."""
+    try:
+        told = datetime.fromisoformat(resposta.quando or "")
+    except ValueError:
+        return now
+    there = told if told.tzinfo is not None else told.replace(tzinfo=BRASILIA)  # São Paulo tells no zone
+    return min(max(int(there.timestamp() * 1000), int(row["emitido_em"])), now)
