@@ -83,11 +83,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long claims last, results are kept, and silence must last before "not there" means "never happened"."""
+    """How long claims last, results are kept, and silence must last before "not there" means "never happened".
+
+    `turn`: after so many seconds an operation that asks the payer about many leaves the rest to its next attempt.
+    """
 
     lease: float = 30.0
     keep: float = 24 * 3600.0
     quiet: float = 30.0
+    turn: float = 10.0
 
 
 @dataclass  # not frozen, hence without a hash: the engine must not keep plans that hold a patient's lote

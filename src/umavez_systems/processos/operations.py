@@ -6,6 +6,7 @@ is closed by asking the payer, never by guessing (seed 003, with its sample's se
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +23,7 @@ from umavez import (
     Record,
     Status,
     Store,
+    current_attempt,
 )
 from umavez.reconcile import Pace, Reconciler
 from umavez_systems.processos.attempts import ASKED_OFTEN, MAX_RETRIES, READING, Attempts, Look, Step, Terms, Value
@@ -31,6 +33,7 @@ from umavez_systems.processos.ports import (
     Alheio,
     Duplicado,
     EmAnalise,
+    EmAndamento,
     NaoPagavel,
     PayerPortal,
     PortalInalcancavel,
@@ -170,14 +173,25 @@ class Faturamento:
         return self.attempts.ask(question, lambda referencia: look(noted, referencia))
 
     def check_eligibility(self, step: Step, lote: Lote) -> Outcome[Value]:
-        """Whether every patient of a lote is covered. It changes nothing, so it may simply run again."""
+        """Whether every patient of a lote is covered. It changes nothing, so it may simply run again.
+
+        Raises EmAndamento where the payer takes longer than one turn: whoever waits, and the worker, go on with others.
+        """
         cards = sorted({guia.carteira for guia in lote.guias})
 
         def covered(card: str) -> bool:
             return READING.run(lambda: self._portal.eligible(lote.operadora, card), repeatable=True)
 
         def act(_: str) -> Value:
-            return {"elegivel": all(covered(card) for card in cards)}
+            attempt, ends = current_attempt(), time.monotonic() + self.attempts.terms.turn
+            # By their number alone: a record is open to more people than a patient's card is.
+            for asked, card in enumerate(cards[attempt.progress or 0 :], (attempt.progress or 0) + 1):
+                if not covered(card):
+                    return {"elegivel": False}
+                if asked < len(cards) and time.monotonic() >= ends:
+                    attempt.checkpoint(asked)
+                    raise EmAndamento(asked, len(cards))
+            return {"elegivel": True}
 
         inputs = {"operadora": lote.operadora, "carteiras": cards}
         return self.attempts.run(step, ELIGIBLE, inputs, None, act, ASKED_OFTEN)

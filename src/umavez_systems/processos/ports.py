@@ -44,6 +44,13 @@ class EmAnalise(PortalOcupado):
         self.situacao = situacao
 
 
+class EmAndamento(PortalOcupado):
+    """Part of what is to be asked was asked and noted; the next attempt goes on behind it."""
+
+    def __init__(self, asked: int, of: int) -> None:
+        super().__init__(f"A operadora respondeu por {asked} de {of} carteiras; a consulta continua.", 0.0)
+
+
 class NaoPagavel(PortalError):
     """The protocolo will not be paid as it stands: closed, cancelled, paid, or another's to pay."""
 

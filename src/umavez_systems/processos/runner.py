@@ -38,7 +38,7 @@ from umavez_systems.processos.database import Mudanca, Passo
 from umavez_systems.processos.domain import Glosa, Lote, invalid, lote_of
 from umavez_systems.processos.engine import Definition, Instance, Service, builtin, definition_of
 from umavez_systems.processos.operations import ELIGIBLE, PAY, SUBMIT, Faturamento
-from umavez_systems.processos.ports import NaoPagavel, PortalError, PortalOcupado
+from umavez_systems.processos.ports import EmAndamento, NaoPagavel, PortalError, PortalOcupado
 
 LOG = logging.getLogger("umavez.systems.processos")
 LONGEST_PAUSE = 60.0
@@ -236,8 +236,8 @@ class Runner:
         raise UmavezError(f"{service.activity} names the operation {service.operation!r}, which is not known here.")
 
     def _later(self, run: Run, service: Service, error: Exception) -> bool:
-        if isinstance(error, OperationInProgress):
-            # Nothing failed: somebody else's claim is waited for, as long as it says.
+        if isinstance(error, OperationInProgress | EmAndamento):
+            # Nothing failed: somebody else's claim is waited for, as long as it says, or the rest is asked next time.
             pause = max(self._pause, error.retry_after)
         else:
             wish = error.retry_after if isinstance(error, PortalOcupado) else 0.0

@@ -104,7 +104,7 @@ def simulated(folder: Path, *options: str) -> Iterator[Payer]:
 @pytest.fixture
 def payer(tmp_path: Path) -> Iterator[Payer]:
     """A portal that does as it is told, and holds for a moment where it is told to hang."""
-    yield from simulated(tmp_path, "--hold", "0.6")
+    yield from simulated(tmp_path, "--hold", "1.0")
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def settings(database: str, payer: Payer) -> Settings:
         database=database,
         portal_url=payer.url,
         portal_quiet_seconds=0,
-        portal_timeout_seconds=0.3,
+        portal_timeout_seconds=0.5,
         processos_pause_seconds=0.01,
         processos_lease_seconds=5,
     )

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,28 @@ def test_the_instance_ends_at_the_gateways_other_side_when_the_patient_is_not_co
 
     assert worker.runner.advance(LOCAL, "p")["desfecho"] == "End_Ineligible"
     assert world.submissions == []
+
+
+def test_a_slow_payer_is_asked_about_many_patients_in_turns_and_about_none_twice(world: World) -> None:
+    """Or whoever started the process waits for each of a hundred cards, and so does every instance behind it."""
+    world.terms = replace(world.terms, turn=0.0)
+    lote = claim()
+    lote["guias"] = [{**lote["guias"][0], "numeroGuiaPrestador": f"G-{n}", "carteira": f"{n:011}"} for n in range(1, 9)]
+    worker = world.worker()
+    worker.runner.start(LOCAL, "p", lote_of(lote), "PT0S")
+
+    row = worker.runner.advance(LOCAL, "p")
+    assert (row["estado"], row["falhas"]) == ("ativo", 0)
+    assert worker.portal.sent == ["/elegibilidade"]
+
+    asked = 1
+    for _ in range(7):
+        world.clock.advance(60)
+        other = world.worker()
+        other.runner.work()
+        asked += other.portal.sent.count("/elegibilidade")
+    assert asked == 8
+    assert finished(world, "p")["desfecho"] == "End_Paid"
 
 
 def test_a_glosa_goes_through_the_error_boundary(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
