@@ -240,7 +240,8 @@ def _judged(emails: Any, numbers: Any, values: Any, broken: bool) -> pa.Table:
     low = pc.utf8_lower(emails)
     usual = pc.and_(pc.match_substring_regex(low, USUAL), pc.less_equal(pc.binary_length(low), USUAL_LONGEST))
     places = np.flatnonzero(~np.asarray(usual))
-    low = pa.concat_arrays(low.chunks) if isinstance(low, pa.ChunkedArray) else low
+    # Where no row has the expected columns, a column has not one chunk.
+    low = low.combine_chunks() if isinstance(low, pa.ChunkedArray) else low
     nothing = pa.nulls(len(low), pa.string())
     values = nothing if values is None else values
     lines, once = pa.array(numbers, pa.int64()), pa.array(np.ones(len(low), np.int64))

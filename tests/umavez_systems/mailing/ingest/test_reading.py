@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from umavez_systems.mailing.ingest.dialect import dialect_of
-from umavez_systems.mailing.ingest.reading import runs
+from umavez_systems.mailing.ingest.reading import NO_COLUMNS, runs
 
 
 def read(content: bytes, size: int = 12 << 20) -> tuple[list[dict[str, Any]], int, int]:
@@ -50,6 +50,14 @@ def test_s2_03_what_is_not_valid_is_kept_with_line_and_reason() -> None:
     assert sorted(bad) == [3, 4, 5, 6]
     assert (lines, blank) == (9, 2)
     assert len(rows) == 6
+
+
+@pytest.mark.parametrize("content", [b"email,nome,\na@b.com,Ana\nc@d.com,Bia\n", b"email\na@b.com,x\n\nc@d.com,y\n"])
+@pytest.mark.parametrize("size", [12, 1000])
+def test_s2_03_of_a_list_no_line_may_have_the_columns_of_its_header(content: bytes, size: int) -> None:
+    rows, lines, blank = read(content, size)
+    assert [row["motivo"] for row in rows] == [NO_COLUMNS] * 2
+    assert lines - blank == 2
 
 
 def test_other_columns_become_values_and_controls_do_not_survive() -> None:
