@@ -74,11 +74,14 @@ def dialect_of(sample: bytes, *, whole: bool) -> Dialect:
 
 
 def _is_utf8(sample: bytes, whole: bool) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample, whole)
+        text = decoder.decode(sample)
     except UnicodeDecodeError:
         return False
-    return True
+    # A half character at the end is the place where a beginning was cut, unless nothing else speaks for UTF-8.
+    half, _ = decoder.getstate()
+    return not (whole and half) or not text.isascii()
 
 
 def _lines(sample: bytes, begin: int, newline: str, whole: bool) -> tuple[list[bytes], list[int]]:

@@ -32,3 +32,14 @@ def test_templates_are_bounded_and_can_be_removed(client: httpx.Client, monkeypa
     assert client.delete("/mailings/modelos/a").status_code == 404
     assert client.put("/mailings/modelos/c", json=body).status_code == 200
     assert [one["nome"] for one in client.get("/mailings/modelos").json()["itens"]] == ["b", "c"]
+
+
+def test_a_preview_reads_a_beginning_that_ends_within_a_character(client: httpx.Client) -> None:
+    """As the page sends it: the first bytes of a file, wherever they end."""
+    content = "email,nome\na@b.com,José\nc@d.com,Conceição\n".encode()
+    for end in range(content.index(b"c@d"), len(content) + 1):
+        shown = client.post("/mailings/previa", files={"file": ("a.csv", content[:end])}, data={"texto": "{{ nome }}"})
+        assert shown.json()["itens"][0]["texto"] == "José", end
+    latin = "email,nome\na@b.com,Jos\xe9".encode("latin-1")
+    shown = client.post("/mailings/previa", files={"file": ("a.csv", latin)}, data={"texto": "{{ nome }}"})
+    assert shown.json()["itens"][0]["texto"] == "José"
