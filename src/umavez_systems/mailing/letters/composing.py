@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,21 +19,31 @@ from umavez_systems.mailing.domain import header_text, invalid
 from umavez_systems.mailing.letters.templates import Letter, Unrenderable
 from umavez_systems.mailing.ports import Mail
 
+SENDER_LONGEST = 320
+"""Characters, as it is kept and sent: letters beyond ASCII take several."""
+_HERE = re.compile(r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*@localhost")
+"""A sender of a machine without a name of its own, as the setting's own default is."""
 HTTP_ONLY = ("List-Unsubscribe", "List-Unsubscribe-Post")
 
 
 def sender_of(text: str) -> str:
     """A sender as it is written in the From header. Raises a 422 problem."""
-    name, address = parseaddr(header_text(text, "O remetente", 320))
-    try:
-        found = validate_email(address, check_deliverability=False, test_environment=True, allow_smtputf8=False)
-    except EmailNotValidError as error:
-        if address.rpartition("@")[2] != "localhost":
+    name, address = parseaddr(header_text(text, "O remetente", SENDER_LONGEST))
+    if _HERE.fullmatch(address) is None:
+        try:
+            found = validate_email(address, check_deliverability=False, test_environment=True, allow_smtputf8=False)
+        except EmailNotValidError as error:
             raise invalid(
                 "O remetente não é um endereço válido; envie, por exemplo, Loja <loja@exemplo.com>."
             ) from error
-        return formataddr((name, address))
-    return formataddr((name, found.ascii_email or found.normalized))
+        address = found.ascii_email or found.normalized
+    sender = formataddr((name, address))
+    if not name.isascii():
+        # In words of 75 characters (RFC 2047): one of any length is none to its readers.
+        sender = f"{Header(name, 'utf-8').encode(linesep='')} <{address}>"
+    if len(sender) > SENDER_LONGEST:
+        raise invalid("O nome do remetente é longo demais para um cabeçalho; encurte-o.")
+    return sender
 
 
 def message_id(entry: str, mailing: str, sender: str) -> str:

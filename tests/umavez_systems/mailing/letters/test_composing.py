@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import email
+import email.header
 from email import policy
 
-from tests.umavez_systems.mailing.conftest import query
+import httpx
+import pytest
+
+from tests.umavez_systems.mailing.conftest import query, send
 from tests.umavez_systems.mailing.far import Far, states, upload, work
+from umavez_systems.mailing.letters.composing import sender_of
 from umavez_systems.mailing.providers.sink import SinkProvider
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier
@@ -40,3 +45,20 @@ def test_a_mail_is_what_its_reader_expects(carrier: Carrier, settings: Settings)
     assert text.get_content().replace("\r\n", "\n") == "Oi <Ana>\n.\n"
     assert "<p>&lt;Ana&gt;" in html.get_content()
     assert max(len(line) for line in bytes(content).split(b"\r\n")) < 300
+
+
+@pytest.mark.parametrize("sender", ["joão@localhost", "@localhost", "a b@localhost", f"Lo{'jã' * 150} <a@b.com>"])
+def test_a_sender_that_no_header_can_hold_is_refused(client: httpx.Client, sender: str) -> None:
+    refused = send(client, "a.csv", "email\na@b.com\n", remetente=sender)
+    assert refused.status_code == 422
+    assert "remetente" in refused.json()["detail"]
+
+
+def test_the_name_of_a_sender_is_written_in_words_that_are_short_enough() -> None:
+    """RFC 2047: an encoded word has 75 characters at most."""
+    name = "Loja São João da Boa Vista: Calçados, Confecções e Utilidades do Lar Ltda"
+    written = sender_of(f'"{name}" <loja@exemplo.com>')
+    assert max(map(len, written.split(" "))) <= 75
+    message = email.message_from_string(f"From: {written}\n\n")
+    assert str(email.header.make_header(email.header.decode_header(message["from"]))) == f"{name} <loja@exemplo.com>"
+    assert sender_of("Loja <loja@localhost>") == "Loja <loja@localhost>"
