@@ -351,7 +351,8 @@ class Mailings:
                     status_entrada=found["status"],
                 )
             connection.rows(
-                f"UPDATE mailing_entries SET status = ?, updated_at = {self.dialect.now} WHERE id = ?",  # noqa: S608  # constants only
+                "UPDATE mailing_entries SET status = ?, depois_de = NULL,"  # noqa: S608  # constants only
+                f" updated_at = {self.dialect.now} WHERE id = ?",
                 (str(target), entry),
             )
             connection.rows(tables.INSERT_HISTORY, (number, entry, f"resolver:{result}", by, reason))

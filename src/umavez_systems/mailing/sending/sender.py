@@ -182,7 +182,8 @@ def result_of(entry: Row, answer: Answer) -> Result:
         case Fate.ACCEPTED:
             return Result(number, Entry.SENT, answer.text, answer.external_id)
         case Fate.UNKNOWN:
-            return Result(number, Entry.UNKNOWN, answer.text, answer.external_id)
+            # For whatever sends it again by itself: a far side that is down would else use up every attempt at once.
+            return Result(number, Entry.UNKNOWN, answer.text, answer.external_id, due_in=pause_after(attempts))
         case Fate.UNREACHED:
             return Result(number, Entry.PENDING, answer.text, counts=False)
         case Fate.LATER if answer.slow and since < BUSY_SECONDS:

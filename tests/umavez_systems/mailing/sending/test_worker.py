@@ -170,6 +170,33 @@ def test_a_result_of_another_epoch_is_not_kept(carrier: Carrier) -> None:
         assert settle(connection, carrier.mailing.cases.dialect, result, holding.epoch) == 1
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+def test_what_is_sent_again_by_itself_waits_before_that(carrier: Carrier, settings: Settings, keyed: bool) -> None:
+    """A far side that is down for a minute must not cost a mail all of its attempts in a second."""
+    mailing = upload(carrier, b"email\nx@b.com\ny@b.com\n", duvida="segurar" if keyed else "reenviar")
+    far = Far(Capability("http", keyed=keyed, window=86_400.0), x=Answer(Fate.UNKNOWN, "503"))
+    for _ in range(3):
+        work(carrier, mailing, far)
+    assert far.times() == {"x@b.com": 1, "y@b.com": 1}
+    assert (states(settings), status_of(carrier, mailing)) == ({"SENT": 1, "PENDING": 1}, "QUEUED")
+    assert query(settings, "SELECT count(*) FROM umavez_outbox WHERE due_at > created_at + 10000") == [(3,)]
+    query(settings, "UPDATE mailing_entries SET depois_de = 0 WHERE email = 'x@b.com'")
+    far.fates.clear()
+    work(carrier, mailing, far)
+    assert (far.times()["x@b.com"], status_of(carrier, mailing)) == (2, "SENT")
+
+
+def test_who_has_a_mail_in_doubt_sent_again_need_not_wait(carrier: Carrier) -> None:
+    mailing = upload(carrier, b"email\nx@b.com\n")
+    far = Far(x=Answer(Fate.UNKNOWN, "?"))
+    work(carrier, mailing, far)
+    (entry,) = carrier.mailing.cases.entries("local", mailing, "UNKNOWN", "", 10)
+    carrier.mailing.cases.resolve("local", mailing, entry["id"], "reenviar", "ana", "perguntei")
+    far.fates.clear()
+    work(carrier, mailing, far)
+    assert (far.times()["x@b.com"], status_of(carrier, mailing)) == (2, "SENT")
+
+
 def test_past_a_providers_window_nothing_is_sent_by_itself() -> None:
     keyed = Capability("http", keyed=True, window=100.0)
     for doubt in Doubt:
