@@ -136,7 +136,7 @@ async def suppress(request: Request, principal: Principal) -> Response:
     return JSONResponse({"novas": many}, headers=_PRIVATE)
 
 
-@router.delete("/mailings/supressao/{email}")
+@router.delete("/mailings/supressao/{email:path}")
 async def allow(request: Request, email: str, principal: Principal) -> Response:
     """Allow an address again."""
     carrier = carrier_of(request)

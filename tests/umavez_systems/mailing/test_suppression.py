@@ -48,6 +48,12 @@ def test_suppression_is_listed_added_and_removed(client: httpx.Client) -> None:
     assert client.delete("/mailings/supressao/a@b.com").status_code == 404
 
 
+def test_an_address_with_a_slash_can_be_allowed_again(client: httpx.Client) -> None:
+    assert client.post("/mailings/supressao", json={"emails": ["vendas/sul@b.com"]}).json() == {"novas": 1}
+    assert client.delete("/mailings/supressao/vendas%2Fsul@b.com").json() == {"email": "vendas/sul@b.com"}
+    assert client.get("/mailings/supressao").json()["itens"] == []
+
+
 def test_an_address_is_suppressed_however_it_is_written(client: httpx.Client, beside: Carrier) -> None:
     assert client.post("/mailings/supressao", json={"emails": [" Ana@EXÄMPLE.com "]}).json() == {"novas": 1}
     assert client.post("/mailings/supressao", json={"emails": ["ana@xn--exmple-cua.com"]}).json() == {"novas": 0}
