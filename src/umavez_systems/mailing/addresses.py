@@ -21,7 +21,7 @@ def address_of(email: str) -> tuple[str, str | None]:
     if len(email) > LONGEST:
         return email, "O endereço é longo demais."
     try:
-        found = validate_email(email, check_deliverability=False, test_environment=True)
+        found = validate_email(email, check_deliverability=False, test_environment=True, strict=True)
     except EmailNotValidError:
         return email, f"Endereço inválido: {_fault(email)}"
     return f"{found.local_part}@{found.ascii_domain}".lower(), None

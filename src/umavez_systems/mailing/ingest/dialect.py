@@ -69,7 +69,8 @@ def dialect_of(sample: bytes, *, whole: bool) -> Dialect:
     email, header = _email_column(records)
     columns = _names(records[0], email, header)
     data = filled[0] + (1 if header else 0)
-    start = offsets[data] if data < len(offsets) else len(sample)
+    # Behind the header where the first data line does not end in the sample, wherever the sample ends.
+    start = offsets[data] if data < len(offsets) else min(len(sample), offsets[-1] + len(lines[-1]) + 1)
     return Dialect(encoding, delimiter, columns, email, header, newline, start, data + 1, filled[0] if header else 0)
 
 

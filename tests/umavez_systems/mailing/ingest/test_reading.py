@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from umavez_systems.mailing.ingest.dialect import dialect_of
+from umavez_systems.mailing.ingest.dialect import SAMPLE, dialect_of
 from umavez_systems.mailing.ingest.reading import NO_COLUMNS, runs
 
 
@@ -60,6 +60,20 @@ def test_s2_03_of_a_list_no_line_may_have_the_columns_of_its_header(content: byt
     assert lines - blank == 2
 
 
+@pytest.mark.parametrize("length", [SAMPLE, 2 * SAMPLE])
+def test_s2_03_a_first_line_beyond_the_sample_is_one_line(length: int) -> None:
+    """What stands within a value is nobody's address, wherever the sample ends."""
+    head = b"email,nome\n"
+    line = b"a@b.com;" + b"x" * (SAMPLE - len(head) - 8) + b"c@d.com,x" + b"x" * (length - SAMPLE) + b"\n"
+    content = head + line + b"e@f.com,y\n"
+    dialect = dialect_of(content[:SAMPLE], whole=False)
+    assert (dialect.start, dialect.line) == (len(head), 2)
+    found = list(runs(io.BytesIO(content[dialect.start :]), dialect, dialect.line))
+    rows = [row for run in found for row in run.rows.to_pylist()]
+    assert [row["email"] for row in rows if row["motivo"] is None] == ["e@f.com"]
+    assert [row["linha"] for row in rows if row["motivo"]] == [2]
+
+
 def test_other_columns_become_values_and_controls_do_not_survive() -> None:
     rows, _, _ = read('email,nome,cidade\na@b.com,"A ""B"" \\ \x07",São Paulo\n'.encode())
     assert rows[0]["variaveis"] == '["A \\"B\\" \\\\  ","São Paulo"]'
@@ -98,3 +112,9 @@ def test_values_that_no_mail_could_hold_cost_their_line_alone() -> None:
     bad = [row for row in rows if row["motivo"]]
     assert [(row["email"], row["linha"]) for row in bad] == [("much@b.com", 22)]
     assert (lines, max(len(row["variaveis"]) for row in rows) < 100) == (22, True)
+
+
+def test_s2_03_a_name_has_64_characters_at_most() -> None:
+    """RFC 5321, 4.5.3.1.1: no server takes a longer one."""
+    rows, _, _ = read(f"email\n{'a' * 64}@b.com\n{'a' * 65}@b.com\n".encode())
+    assert [row["motivo"] is None for row in rows] == [True, False]
