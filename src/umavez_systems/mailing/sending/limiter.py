@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from umavez_systems.database import Connection, Database, Row
 from umavez_systems.mailing.database import Dialect
 
@@ -28,8 +30,8 @@ class Limiter:
         """How many mails to take at once: at most what goes out in a second."""
         return group if self._rate <= 0 else max(1, min(group, int(self._rate)))
 
-    def reserve(self, many: int) -> float:
-        """Seconds to wait before `many` mails may go."""
+    def reserve(self, many: int, within: float = math.inf) -> float:
+        """Seconds to wait before `many` mails may go. More than `within`: nothing was reserved."""
         if self._rate <= 0:
             with self._database.statements() as connection:
                 row = connection.row(self._look, (self._name,))
@@ -41,8 +43,10 @@ class Limiter:
             if factor < 1 and row["now"] - changed >= MEND_MS:
                 # It grows back by a tenth every few seconds without a new complaint.
                 factor, changed = min(1.0, factor * 1.1), row["now"]
-            self._write(connection, begin + int(many * 1000 / (self._rate * factor)), factor, changed)
-            return max(0.0, float(begin - row["now"]) / 1000)
+            wait = max(0.0, float(begin - row["now"]) / 1000)
+            free = begin + int(many * 1000 / (self._rate * factor)) if wait <= within else row["livre_em"]
+            self._write(connection, free, factor, changed)
+            return wait
 
     @property
     def reserves(self) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from umavez import ClaimLost
@@ -83,9 +83,8 @@ class Sender:
         results: list[Result] = []
         try:
             while True:
-                if time.monotonic() < until and not self._halted:
-                    await self._rest(many, stop, until)
-                over = self._halted or stop.is_set() or time.monotonic() >= until
+                over = self._halted or not await self._rest(many, stop, until)
+                over = over or self._halted or stop.is_set()
                 async with self._turning:
                     group = await self._run(
                         self._holding.turn, results, 0 if over else many, self._provider.capability.name
@@ -108,13 +107,19 @@ class Sender:
             raise self._lost
         await self._proof()
 
-    async def _rest(self, many: int, stop: asyncio.Event, until: float) -> None:
-        left = await self._run(self._limiter.reserve, many)
-        # A moment of one's own is waited for; a rest of everybody's goes on without us.
-        end = math.inf if self._limiter.reserves else until
-        while left > 0 and not stop.is_set() and time.monotonic() < end:
-            await asyncio.sleep(min(left, 1.0))
-            left -= 1.0
+    async def _rest(self, many: int, stop: asyncio.Event, until: float) -> bool:
+        """Wait for the moment of the next mails; False where it does not come before the time is over.
+
+        Whoever waits longer holds the mailing, and hears nobody who wants it paused, for as long as a far side says.
+        """
+        if (within := until - time.monotonic()) <= 0:
+            return False
+        left = await self._run(self._limiter.reserve, many, within)
+        if left > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, within)):
+                    await stop.wait()
+        return bool(left <= within)
 
     async def _sent(self, group: Group) -> list[Result]:
         results, mails = self._composed(group.entries)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.umavez_systems.mailing.conftest import query
 from umavez_systems.mailing.sending.limiter import REST_MS, Limiter
 from umavez_systems.settings import Settings
@@ -16,6 +18,7 @@ def test_the_limiter_is_shared_and_slows_down(carrier: Carrier) -> None:
     assert waits[0] <= 0.01
     assert 60 < waits[1] <= 100
     assert 160 < waits[2] <= 200
+    assert two.reserve(5, within=1.0) == pytest.approx(one.reserve(5, within=1.0), abs=20)  # not taken, so still there
     two.slow_down()
     assert one.reserve(1) > 240
     assert Limiter(database, 0.0).reserve(1) > 240

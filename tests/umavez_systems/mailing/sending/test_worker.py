@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -227,6 +228,32 @@ def test_later_is_an_attempt_and_slow_down_is_none_for_a_day() -> None:
     assert not result_of({**first, "attempts": ATTEMPTS}, busy).counts
     late = {**first, "attempts": ATTEMPTS, "agora": 25 * 3_600_000}
     assert result_of(late, busy).status is Entry.FAILED
+
+
+@pytest.mark.parametrize("rate", [0.0, 50.0])
+def test_a_rest_that_a_far_side_asks_for_keeps_nobody_from_pausing(
+    carrier: Carrier, settings: Settings, rate: float
+) -> None:
+    carrier.settings.mailing_rate, carrier.settings.mailing_lock_seconds = rate, 1.0
+    mailing = upload(carrier, b"email\na@b.com\nb@b.com\n")
+    busy = Answer(Fate.LATER, "429", slow=True, rest=3600.0)
+    began = time.monotonic()
+    work(carrier, mailing, Far(a=busy, b=busy))
+    assert time.monotonic() - began < 30
+    assert status_of(carrier, mailing) == "QUEUED"
+    assert carrier.mailing.cases.pause("local", mailing, "ana")["status"] == "PAUSED"
+
+
+def test_a_rate_of_less_than_one_mail_in_a_slice_sends_one_after_the_other(carrier: Carrier) -> None:
+    """A moment that a slice is too short for must be there for the next one."""
+    carrier.settings.mailing_rate, carrier.settings.mailing_lock_seconds = 0.5, 1.0
+    mailing = upload(carrier, b"email\na@b.com\nb@b.com\nc@b.com\n")
+    far = Far()
+    for _ in range(12):
+        work(carrier, mailing, far)
+        if status_of(carrier, mailing) == "SENT":
+            break
+    assert (status_of(carrier, mailing), len(far.mails)) == ("SENT", 3)
 
 
 def test_two_halves_are_one_group_and_both_stop_when_one_is_overtaken(carrier: Carrier, settings: Settings) -> None:
