@@ -11,11 +11,24 @@ from typing import Any
 
 import pytest
 
-from umavez import AsyncOnce, CannotTell, ClaimLost, Happened, NotHappened, Once, OutcomeUnknown, Status
+from umavez import (
+    AsyncOnce,
+    CannotTell,
+    ClaimLost,
+    Happened,
+    NotHappened,
+    Once,
+    OperationInProgress,
+    OutcomeUnknown,
+    Status,
+)
 from umavez._sync.attempt import drive
+from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.protocol import Granted, Intent, admit
 from umavez.engine.outcome import Event
+from umavez.stores.awaited import Awaited
+from umavez.stores.memory import AsyncMemoryStore, MemoryStore
 from umavez.stores.sqlite.async_store import AsyncSqliteStore
 from umavez.stores.sqlite.store import SqliteStore
 from umavez.testing import ManualClock
@@ -279,3 +292,43 @@ def test_tasks_claim_and_end_in_the_callers_transaction_too(till: Till) -> None:
 
     asyncio.run(main())
     assert till.stands() == (Status.SUCCESS, 2)
+
+
+class Within(MemoryStore):
+    """An engine's store, and a stand-in for the callers' transactions: in them an attempt apart holds "k"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transaction = MemoryStore()
+        flow = admit(Intent(Key("shop", "pay", "k")), Policy("hold", lease=30), "apart")
+        assert isinstance(drive(flow, self.transaction), Granted)
+
+    def joined(self, connection: object, wait: float = 10.0) -> MemoryStore:
+        return self.transaction
+
+
+@pytest.mark.parametrize("way", ["joined", "attempt"])
+def test_a_rival_apart_is_not_waited_for_outside_of_the_callers_transaction(way: str) -> None:
+    store = Within()
+    once = Once(store, scope="shop")
+    once.operation("pay", key=lambda key: key, unknown="hold", wait=5.0)(lambda key: key)
+    enter = once.joined(object(), "pay", key="k") if way == "joined" else once.attempt("pay", key="k", connection=1)
+    with pytest.raises(OperationInProgress), enter:
+        raise AssertionError("entered beside an attempt")
+    assert once.get("pay", "k") is None, "claimed where the caller's rollback does not reach"
+    assert store.transaction.read(Key("shop", "pay", "k")).current is not None
+
+
+def test_tasks_do_not_wait_outside_of_the_callers_transaction_either() -> None:
+    class AsyncWithin(AsyncMemoryStore):
+        def joined(self, connection: object, wait: float = 10.0) -> Any:
+            return Awaited(Within().transaction)
+
+    async def main() -> None:
+        once = AsyncOnce(AsyncWithin(), scope="shop")
+        with pytest.raises(OperationInProgress):
+            async with once.attempt("pay", key="k", unknown="hold", wait=5.0, connection=1):
+                raise AssertionError("entered beside an attempt")
+        assert await once.get("pay", "k") is None, "claimed where the caller's rollback does not reach"
+
+    asyncio.run(main())

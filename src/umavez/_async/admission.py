@@ -144,7 +144,9 @@ class AsyncAdmission:
     async def _entered(
         self, plan: Plan, intent: Intent, verdict: Verdict, store: AsyncStore, insistence: Insistence
     ) -> Entered:
-        if type(verdict) is Busy and plan.policy.wait > 0:
+        # Not from within a caller's transaction: the rival may wait for its locks, and a claim that a later look got
+        # through the engine's own connection would outlive its rollback.
+        if type(verdict) is Busy and plan.policy.wait > 0 and store is self._store:
             verdict = await self._waited(plan, intent, verdict)
         key = intent.key
         match verdict:

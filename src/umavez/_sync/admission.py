@@ -143,7 +143,9 @@ class Admission:
         return verdict
 
     def _entered(self, plan: Plan, intent: Intent, verdict: Verdict, store: Store, insistence: Insistence) -> Entered:
-        if type(verdict) is Busy and plan.policy.wait > 0:
+        # Not from within a caller's transaction: the rival may wait for its locks, and a claim that a later look got
+        # through the engine's own connection would outlive its rollback.
+        if type(verdict) is Busy and plan.policy.wait > 0 and store is self._store:
             verdict = self._waited(plan, intent, verdict)
         key = intent.key
         match verdict:

@@ -145,7 +145,8 @@ class Once:
         A block cannot be skipped: begin it with `if attempt.replayed:`. One that was replayed and did not look raises
         ReplayIgnored at its end. Where the effect is one call, `run` leaves nothing to forget. With `connection` the
         claim is part of the caller's own transaction there, with whatever else must stand before the effect; commit
-        it first. Rolled back, there was no claim, and what the block writes of its end raises ClaimLost.
+        it first. Rolled back, there was no claim, and what the block writes of its end raises ClaimLost. A rival is not
+        waited for in there, whatever wait= says.
         """
         plan = self.plans.of(operation, options)
         intent = plan.intent(key, fingerprint, process_instance, activity, scope)
@@ -185,9 +186,10 @@ class Once:
         """A block inside the caller's own transaction: claim, effect and outcome commit or roll back together.
 
         The caller commits. A rival with the same key waits up to `wait` seconds, then replays or gets
-        OperationInProgress. An error leaves the block as it is: roll back. So does ReplayIgnored, at the end of a
-        replayed block that did not look at `attempt.replayed`. What earlier attempts left unknown is treated as the
-        operation was declared, else as unknown= says; without either it is held.
+        OperationInProgress; an attempt that runs apart is not waited for. An error leaves the block as it is: roll
+        back. So does ReplayIgnored, at the end of a replayed block that did not look at `attempt.replayed`. What
+        earlier attempts left unknown is treated as the operation was declared, else as unknown= says; without either
+        it is held.
         """
         plan = self.plans.joined(operation, options)
         intent = plan.intent(key, fingerprint, process_instance, activity, scope)
