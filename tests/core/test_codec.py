@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +60,42 @@ class Demanding:
 
     def __post_init__(self, rate: int) -> None:
         self.amount *= rate
+
+
+@dataclasses.dataclass
+class Invoice:
+    """Its constructor changes a list in its place."""
+
+    lines: list[str]
+
+    def __post_init__(self) -> None:
+        self.lines.append("fee")
+
+
+class Basket(pydantic.RootModel[list[int]]):
+    """Its whole content is one value without a name."""
+
+
+class Bill(pydantic.BaseModel):
+    """What it was made of is changed after validation."""
+
+    total: int
+    lines: list[str]
+
+    def model_post_init(self, context: Any) -> None:
+        self.total *= 2
+        self.lines.append("fee")
+
+
+class Crossed(pydantic.BaseModel):
+    """Each field is called as the other is in the wire format."""
+
+    buyer: int = pydantic.Field(alias="seller")
+    seller: int = pydantic.Field(alias="buyer")
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    known: int = 1
 
 
 class Pair(NamedTuple):
@@ -137,6 +174,24 @@ def test_a_constructor_that_changes_its_input_does_not_change_it_twice() -> None
     again = CODEC.decode(CODEC.encode(value, KEY), KEY)
 
     assert (again.amount, again.total) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Invoice(["shoes"]),
+        Bill(total=3, lines=["shoes"]),
+        Basket([1, 2]),
+        Crossed(seller=1, buyer=2),
+        Open.model_validate({"known": 2, "unknown": [3]}),
+        Open(),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_whose_class_runs_code_of_its_own_comes_back_as_it_was(value: Any) -> None:
+    back = CODEC.decode(CODEC.encode(value, KEY), KEY)
+    assert back == value
+    assert getattr(back, "model_fields_set", None) == getattr(value, "model_fields_set", None)
 
 
 def test_a_constructor_that_asks_for_more_than_fields_is_no_obstacle() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import dataclasses
 import json
 import math
@@ -191,10 +192,16 @@ def _is_record(kind: type) -> bool:
 
 def _remodelled(kind: Any, members: dict[str, Any], given: list[str]) -> Any:
     """A pydantic model with exactly `members`. Not validated again: a validator would change them a second time."""
-    missing = [name for name, field in kind.model_fields.items() if field.is_required() and name not in members]
+    fields = kind.model_fields
+    missing = [name for name, field in fields.items() if field.is_required() and name not in members]
     if missing:
         raise NotStorable(f"The stored {name_of(kind)} has no {missing[0]!r}, which it now needs; pass codec=.")
-    return kind.model_construct(set(given), **members)
+    taken = _for_code(members, getattr(kind, "__pydantic_post_init__", None))
+    value = kind.model_construct(_fields_set=set(given), **taken)
+    # As in _rebuilt: model_post_init has run again; and a field whose alias is the name of another was given its value.
+    value.__dict__.update({name: item for name, item in members.items() if name in fields})
+    object.__setattr__(value, "__pydantic_fields_set__", set(given))
+    return value
 
 
 def _rebuilt(kind: Any, members: dict[str, Any]) -> Any:
@@ -203,14 +210,20 @@ def _rebuilt(kind: Any, members: dict[str, Any]) -> Any:
     The constructor alone is not enough: what its __post_init__ changes would be changed a second time.
     """
     takes = {field.name for field in dataclasses.fields(kind) if field.init}
+    taken = _for_code({name: item for name, item in members.items() if name in takes}, hasattr(kind, "__post_init__"))
     try:
-        value = kind(**{name: item for name, item in members.items() if name in takes})
+        value = kind(**taken)
     except (TypeError, ValueError):
         # It asks for more than its fields (InitVar), or refuses what it once accepted.
         value = object.__new__(kind)
     for name, item in members.items():
         object.__setattr__(value, name, item)
     return value
+
+
+def _for_code(members: dict[str, Any], code: object) -> dict[str, Any]:
+    """Members for a constructor; copies where it runs `code` of its author's, which may change a list in its place."""
+    return copy.deepcopy(members) if code else members
 
 
 def _moment(value: datetime | time) -> str | list[Any]:
