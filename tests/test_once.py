@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import contextvars
 import dataclasses
+import gc
 import os
 import sqlite3
 import threading
 import time
+import weakref
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from umavez import (
     Reentered,
     Status,
     StoreUnavailable,
+    current_attempt,
 )
 from umavez.core.key import Key
 from umavez.core.record import Draft
@@ -802,6 +805,39 @@ def test_final_and_free_take_any_collection_of_exception_types(shell: Shell, giv
 def test_what_is_no_exception_type_is_refused_when_declared(shell: Shell, bad: Any) -> None:
     with pytest.raises(ConfigurationError, match="takes exception types"):
         shell.run("1", Counter(), final=bad)
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["after its end", "while it runs"])
+def test_a_job_that_starts_its_own_successor_keeps_none_of_the_earlier_rounds(overlap: bool) -> None:
+    async def main() -> int:
+        once = AsyncOnce("memory:", scope="shop")
+        rounds: list[weakref.ref[Any]] = []
+        tasks: list[asyncio.Task[Any]] = []
+
+        async def call(number: int, before: asyncio.Event) -> None:
+            rounds.append(weakref.ref(current_attempt()))
+            before.set()
+            begun = asyncio.Event()
+            if number < 20:
+                tasks.append(asyncio.create_task(work(number + 1, begun)))
+                await (begun.wait() if overlap else asyncio.sleep(0))
+                return
+            gc.collect()
+            alive.append(sum(one() is not None for one in rounds))
+
+        async def work(number: int, before: asyncio.Event) -> None:
+            if not overlap:
+                await asyncio.sleep(0.001)
+            await once.run("job", key=number, call=lambda: call(number, before), unknown="hold")
+
+        alive: list[int] = []
+        await work(0, asyncio.Event())
+        while not alive:
+            del tasks[:-1]
+            await tasks[-1]
+        return alive[0]
+
+    assert asyncio.run(main()) <= 3
 
 
 def test_what_an_attempt_started_may_come_back_to_its_key_once_it_has_ended() -> None:

@@ -36,7 +36,7 @@ from umavez.core.protocol import (
 from umavez.core.record import Record
 from umavez.core.telling.events import MISMATCHED
 from umavez.core.telling.origin import made_in, traced
-from umavez.engine.current import CURRENT
+from umavez.engine.current import CURRENT, running
 from umavez.engine.declaration import Plan, message
 from umavez.engine.insistence import Insistence, not_at_all, while_the_lease_lives
 from umavez.engine.observing import Observers
@@ -238,7 +238,8 @@ class Admission:
 
     def begin(self, attempt: Attempt) -> None:
         """The attempt's code starts: it is the current one, and its lease is kept alive."""
-        attempt.parent = CURRENT.get()
+        around = CURRENT.get()
+        attempt.parent = None if around is None else running(around)
         attempt.home = self._store
         CURRENT.set(attempt)
         if attempt.plan.policy.heartbeat:

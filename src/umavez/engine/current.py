@@ -21,3 +21,22 @@ def forget_ended() -> None:
     while running is not None and running.done:
         running = running.parent
     CURRENT.set(running)
+
+
+def running(around: Any) -> Any:
+    """The innermost attempt from `around` outwards whose code still runs, or None; ended ones between two are let go.
+
+    What an attempt has started may go on after it and begin the next. Kept, all rounds of a job that starts its own
+    successor would stay in memory, with their outcomes.
+    """
+    innermost = inner = _running(around)
+    while inner is not None:
+        outer = _running(inner.parent)
+        inner.parent, inner = outer, outer
+    return innermost
+
+
+def _running(around: Any) -> Any:
+    while around is not None and around.home is None:
+        around = around.parent
+    return around
