@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from umavez import AsyncOnce, Happened, Once, OutcomeUnknown, Status
+from umavez import AsyncOnce, Happened, Once, OutcomeUnknown, Question, Status
 from umavez._async import admission as async_admission
 from umavez._sync import admission
 from umavez.concurrency.heartbeat import AsyncHeartbeats
+from umavez.reconcile import AsyncReconciler, Pace
 from umavez.stores.memory import AsyncMemoryStore, MemoryStore
 
 BOUND = 20.0
@@ -126,6 +127,46 @@ def test_questions_that_do_not_let_themselves_be_ended_are_bounded(monkeypatch: 
                     await once.run("pay", key=number, call=_awaited(pytest.fail), **options)
             over.set()
             assert asked == [3]
+
+    asyncio.run(act())
+
+
+async def leaking(question: Question) -> Happened:
+    """A far side whose client lets a cancellation of its own out, for some keys."""
+    if question.key.value != "4":
+        raise asyncio.CancelledError
+    return Happened("paid")
+
+
+def test_a_question_that_leaks_a_cancellation_ends_nobody_and_leaves_the_outcome_unknown() -> None:
+    async def act() -> None:
+        async with AsyncOnce(AsyncMemoryStore(), scope="shop") as once:
+            for call in (_awaited(boom), _awaited(pytest.fail)):
+                with pytest.raises((ConnectionError, OutcomeUnknown)):
+                    await once.run("pay", key="1", call=call, unknown=leaking)
+            record = await once.get("pay", "1")
+            assert record is not None
+            assert (record.status, record.error) == (
+                Status.UNKNOWN,
+                "the far side was not heard: it was cancelled from within before it had ended",
+            )
+
+    asyncio.run(act())
+
+
+def test_questions_that_leak_cancellations_keep_no_other_record_from_being_asked_about() -> None:
+    async def act() -> None:
+        async with AsyncOnce(AsyncMemoryStore(), scope="shop") as once:
+
+            @once.operation("pay", key=lambda number: number, unknown=leaking)
+            async def pay(number: int) -> None:
+                boom()
+
+            for number in range(5):
+                with pytest.raises(ConnectionError):
+                    await pay(number)
+            report = await AsyncReconciler(once, pace=Pace(settle=0.0), at_once=2).run()
+            assert (report.asked, report.left, report.adopted) == (5, 4, 1)
 
     asyncio.run(act())
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, assert_never
 
 from umavez._async.attempt import AsyncAttempt, drive, swap_again
 from umavez._async.chronicle import announce, remark
-from umavez.concurrency.aside import AsyncAside, Late
+from umavez.concurrency.aside import AsyncAside, CutOff, Late
 from umavez.concurrency.heartbeat import AsyncHeartbeats
 from umavez.concurrency.waiting import AsyncBell
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
@@ -223,6 +223,8 @@ class AsyncAdmission:
             if stop is not None and stop.is_set():
                 return GiveUp("the asking was stopped before the far side answered", True)
             return GiveUp(f"the far side did not answer within {patience:g} s", True)
+        except CutOff as cut:
+            return GiveUp(f"the far side was not heard: {cut}", True)
         finally:
             self.heartbeats.discard(attempt)
         self._observe("asked", doubtful.key, doubtful.attempt)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, assert_never
 
 from umavez._sync.attempt import Attempt, drive, swap_again
 from umavez._sync.chronicle import announce, remark
-from umavez.concurrency.aside import Aside, Late
+from umavez.concurrency.aside import Aside, CutOff, Late
 from umavez.concurrency.heartbeat import Heartbeats
 from umavez.concurrency.waiting import Bell
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
@@ -220,6 +220,8 @@ class Admission:
             if stop is not None and stop.is_set():
                 return GiveUp("the asking was stopped before the far side answered", True)
             return GiveUp(f"the far side did not answer within {patience:g} s", True)
+        except CutOff as cut:
+            return GiveUp(f"the far side was not heard: {cut}", True)
         finally:
             self.heartbeats.discard(attempt)
         self._observe("asked", doubtful.key, doubtful.attempt)

@@ -23,6 +23,13 @@ class Late(Exception):
     """The work was not over in time, or the waiting was stopped. Nothing is known about it."""
 
 
+class CutOff(Exception):
+    """A task of the work's own was cancelled, by nobody who waits for it. Nothing is known about it."""
+
+    def __init__(self) -> None:
+        super().__init__("it was cancelled from within before it had ended")
+
+
 class Aside:
     """Calls of one kind, each in a thread of its own. `out`: left behind and still running; `late`: since `renew`."""
 
@@ -99,7 +106,10 @@ class AsyncAside:
     async def call(
         self, seconds: float, work: Callable[[], Awaitable[T]], stop: asyncio.Event | None = None, *, end: bool = True
     ) -> T:
-        """As Aside.call. The task is cancelled when it is late, unless `end` is False, and never waited for."""
+        """As Aside.call. The task is cancelled when it is late, unless `end` is False, and never waited for.
+
+        Raises CutOff where it was cancelled all the same: let out as it came, that would end whoever waits.
+        """
         task: asyncio.Future[T] = asyncio.ensure_future(work())
         waited: set[asyncio.Future[Any]] = {task}
         stopping = None if stop is None else asyncio.ensure_future(stop.wait())
@@ -113,6 +123,8 @@ class AsyncAside:
         finally:
             if stopping is not None:
                 stopping.cancel()
+        if task.cancelled():
+            raise CutOff
         if task.done():
             return task.result()
         self.late += 1
