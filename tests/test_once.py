@@ -807,6 +807,19 @@ def test_what_is_no_exception_type_is_refused_when_declared(shell: Shell, bad: A
         shell.run("1", Counter(), final=bad)
 
 
+@pytest.mark.parametrize("policy", ["hold", "rerun"])
+def test_a_coroutine_that_nobody_awaited_is_not_kept_as_done(policy: Any) -> None:
+    async def pay() -> str:
+        raise AssertionError("never begun")
+
+    once = Once("memory:", scope="shop")
+    with pytest.raises(ConfigurationError, match="the call gave a coroutine that nobody awaits"):
+        once.run("pay", key="1", call=pay, unknown=policy)
+    record = once.get("pay", "1")
+    assert record is not None
+    assert (record.status, record.settled) == (Status.UNKNOWN, None)
+
+
 @pytest.mark.parametrize("overlap", [False, True], ids=["after its end", "while it runs"])
 def test_a_job_that_starts_its_own_successor_keeps_none_of_the_earlier_rounds(overlap: bool) -> None:
     async def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import CoroutineType
 from typing import Any
 from uuid import UUID
 
@@ -75,13 +76,22 @@ class Plan:
         return _new(Intent, (name, mark, process_instance, activity, None))
 
     def kept(self, key: Key, value: Any) -> tuple[Settled, str | None]:
-        """What to store for `value`, and why it is not the value if it is not. Raises NotStorable."""
+        """What to store for `value`, and why it is not the value if it is not. Raises NotStorable.
+
+        Raises ConfigurationError for a coroutine: what it was to do has not been done, and must not be kept as done.
+        """
         try:
             body = self.codec.encode(value if self.reference is None else self.reference(value), key)
             size = len(body) if body.isascii() else len(body.encode())
-        except NotStorable:
-            raise
         except Exception as error:
+            if isinstance(value, CoroutineType):
+                value.close()
+                raise ConfigurationError(
+                    f"{self.operation}: the call gave a coroutine that nobody awaits, so its code has not run; "
+                    "await it with AsyncOnce, or call a function that does the work itself."
+                ) from None
+            if isinstance(error, NotStorable):
+                raise
             # The effect has happened: what reference= or a codec of the caller's says then is no judgement on it.
             raise NotStorable(f"The result cannot be kept ({message(error)}).") from error
         if size > self.policy.max_body:
