@@ -820,6 +820,12 @@ def test_a_coroutine_that_nobody_awaited_is_not_kept_as_done(policy: Any) -> Non
     assert (record.status, record.settled) == (Status.UNKNOWN, None)
 
 
+@pytest.mark.parametrize("batch", [0, -1])
+def test_a_sweep_by_batches_of_nothing_is_refused_since_it_would_never_end(shell: Shell, batch: int) -> None:
+    with pytest.raises(ConfigurationError, match="a batch of at least 1"):
+        shell.do(shell.engine.sweep(batch=batch)) if shell.loop else shell.engine.sweep(batch=batch)
+
+
 @pytest.mark.parametrize("overlap", [False, True], ids=["after its end", "while it runs"])
 def test_a_job_that_starts_its_own_successor_keeps_none_of_the_earlier_rounds(overlap: bool) -> None:
     async def main() -> int:

@@ -23,6 +23,7 @@ from umavez.engine.observing import Observers
 from umavez.engine.options import Declaration, JoinedOptions, Options
 from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
+from umavez.errors import ConfigurationError
 from umavez.sql.joining import async_driver_connection
 from umavez.stores import AsyncChronicle, AsyncStore, open_async_store
 
@@ -333,6 +334,8 @@ class AsyncOnce:
 
     async def sweep(self, *, older_than: float = 0.0, batch: int = 1000, limit: int | None = None) -> int:
         """Delete expired records in batches, at most `limit`; returns how many. What runs or is unknown stays."""
+        if batch < 1:
+            raise ConfigurationError("A sweep needs a batch of at least 1: by less it never comes to an end.")
         swept = 0
         while limit is None or swept < limit:
             size = batch if limit is None else min(batch, limit - swept)
