@@ -826,6 +826,11 @@ def test_a_sweep_by_batches_of_nothing_is_refused_since_it_would_never_end(shell
         shell.do(shell.engine.sweep(batch=batch)) if shell.loop else shell.engine.sweep(batch=batch)
 
 
+def test_an_integer_too_long_to_be_written_is_no_key(shell: Shell) -> None:
+    with pytest.raises(InvalidKey, match="of more digits than a key can have"):
+        shell.run(10**5000, Counter())
+
+
 @pytest.mark.parametrize("overlap", [False, True], ids=["after its end", "while it runs"])
 def test_a_job_that_starts_its_own_successor_keeps_none_of_the_earlier_rounds(overlap: bool) -> None:
     async def main() -> int:

@@ -237,5 +237,8 @@ def _text(value: object, what: str = "key") -> str:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | UUID) and not isinstance(value, bool):
-        return str(value)
+        try:
+            return str(value)
+        except ValueError:
+            raise InvalidKey(f"{what}= gave an integer of more digits than a key can have; shorten it.") from None
     raise InvalidKey(f"{what}= gave a {type(value).__name__}; give text, an integer or a UUID.")
