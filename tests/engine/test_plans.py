@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import pytest
+
+from umavez import ConfigurationError, Once
 from umavez.core.encoding.codec import JsonCodec
 from umavez.engine.declaration import Plans
 
@@ -42,3 +46,18 @@ def test_declared_words_come_before_what_was_asked_last() -> None:
     before = plans.of("pay", {"unknown": "hold"})
     declared = plans.declared("pay", {"unknown": "rerun"})
     assert plans.of("pay", {}) is declared is not before
+
+
+def test_two_functions_under_one_name_are_refused_behind_a_partial_too() -> None:
+    def charge(order: str) -> str:
+        return f"charged {order}"
+
+    def refund(order: str) -> str:
+        return f"refunded {order}"
+
+    once = Once("memory:", scope="shop")
+    declare = once.operation("pay", key=lambda order: order, unknown="hold")
+    assert declare(partial(charge))("A") == "charged A"
+    assert declare(partial(charge, order="B"))() == "charged B"
+    with pytest.raises(ConfigurationError, match="refund an operation of its own"):
+        declare(partial(partial(refund)))

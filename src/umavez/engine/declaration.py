@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import CoroutineType
 from typing import Any
 from uuid import UUID
@@ -145,7 +146,10 @@ class Plans:
 
         Under one name they would be one operation: each would be given the other's results.
         """
-        name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        inner: Any = function
+        while isinstance(inner, partial):
+            inner = inner.func
+        name = f"{inner.__module__}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
         known = self._functions.setdefault(operation, name)
         if known != name:
             raise ConfigurationError(f"{operation!r} is {known} already; give {name} an operation of its own.")
