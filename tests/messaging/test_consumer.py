@@ -86,6 +86,25 @@ def test_a_failing_handler_is_tried_again_and_then_buried_with_its_reason(
     assert place.look("SELECT error FROM umavez_deliveries WHERE state = 'DEAD'") == [("ValueError: always",)]
 
 
+def test_an_error_that_cannot_be_shown_is_a_failure_like_any_other(
+    place: Place, database: Database, runner: asyncio.Runner, eventually
+) -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    broker = deliver(database, runner, 2)
+
+    async def handle(message: Message) -> None:
+        if message.body == "0":
+            raise Unspeakable
+
+    consumer = Consumer(broker, "mailer", ["t"], handle, QUICK)
+    eventually(consumer.run, lambda: states(place) == {"DONE": 1, "DEAD": 1})
+    ((reason,),) = place.look("SELECT error FROM umavez_deliveries WHERE state = 'DEAD'")
+    assert reason == "Unspeakable: a Unspeakable that cannot be shown (RuntimeError)"
+
+
 def test_poison_is_buried_at_once(place: Place, database: Database, runner: asyncio.Runner, eventually) -> None:
     broker = deliver(database, runner, 1)
     seen: list[str] = []

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from umavez.core.encoding.texts import legible
 from umavez.messaging.broker import (
     OUTAGE,
     USUAL,
@@ -203,7 +204,7 @@ class Consumer:
     async def _failed(
         self, subscription: Subscription, delivery: Delivery, error: BaseException, tokens: list[Any]
     ) -> None:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {legible(error)}"  # its author's __str__ may fail, too
         message, backoff = delivery.message, self._settings.backoff
         excused = self._excuses.excuse(message.id, error)
         hopeless = isinstance(error, Poison) or backoff.spent(delivery.attempts)
@@ -236,7 +237,7 @@ class Consumer:
         told = self._about("message_failed", delivery, error) | {"dead": hopeless and not excused}
         if excused:
             # Every message in hand says the same, again and again: no traceback tells more than the first line.
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            reason = f"{type(error).__name__}: {legible(error)}".partition("\n")[0]
             log.warning("%s waits at %s, the database is away: %s", message.id, message.topic, reason, extra=told)
             return
         log.warning(
