@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -366,3 +369,37 @@ def test_the_journal_is_for_its_owner_alone_and_holds_no_password(tmp_path: Path
 
     assert path.stat().st_mode & 0o077 == 0
     assert not any(word in path.read_bytes() for word in (b"s3cret", b"t0ken", b"other", b"rotated", b"ana"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_journal_is_fit_for_use_in_a_forked_child(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "keys.db")
+    over = threading.Event()
+
+    def keep_writing() -> None:
+        while not over.wait(0.001):
+            journal.begin(None, "print", "POST /")
+
+    writing = threading.Thread(target=keep_writing)
+    writing.start()
+    try:
+        statuses = [_in_child(lambda: journal.begin("order 17", "print", "POST /")) for _ in range(20)]
+    finally:
+        over.set()
+        writing.join()
+    assert statuses == [0] * 20
+    assert len({entry.key for entry in journal.unfinished() if entry.intent == "order 17"}) == 1
+
+
+def _in_child(work: Callable[[], object]) -> int:
+    """The exit status of a forked child that does `work`; killed after some seconds."""
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]

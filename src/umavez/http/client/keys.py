@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from umavez.concurrency.after_fork import reset_after_fork
 from umavez.errors import UmavezError
 
 _SCHEMA = """
@@ -27,6 +28,10 @@ CREATE TABLE IF NOT EXISTS umavez_client_keys (
     status      INTEGER
 )"""
 _COLUMNS = "intent, key, fingerprint, request, created_at, finished_at, status"
+
+
+_INHERITED: list[object] = []
+"""Connections of a parent process; kept so that they are never closed here, which would drop the parent's locks."""
 
 
 class Entry(NamedTuple):
@@ -59,13 +64,37 @@ class Journal:
 
     def __init__(self, path: str | Path) -> None:
         self._lock = threading.Lock()
+        self._path = path
         # Keys are as good as the payments they stand for: nobody else on this machine may read them.
         if str(path) != ":memory:":
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        self._connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-        # FULL: the key must outlive a power cut, or the request after it would carry another.
-        self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.execute(_SCHEMA)
+        self._connection: sqlite3.Connection | None = None
+        self._execute(_SCHEMA)
+        reset_after_fork(self)
+
+    def _execute(self, text: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        """Execute a statement, under the lock; a forked child opens a connection of its own for its first."""
+        if self._connection is None:
+            connection = sqlite3.connect(self._path, timeout=10, isolation_level=None, check_same_thread=False)
+            # FULL: the key must outlive a power cut, or the request after it would carry another.
+            connection.execute("PRAGMA synchronous=FULL")
+            self._connection = connection
+        return self._connection.execute(text, values)
+
+    def hold(self) -> None:
+        """Wait until no thread is inside, and keep it so."""
+        self._lock.acquire()
+
+    def let_go(self) -> None:
+        """The end of `hold`."""
+        self._lock.release()
+
+    def reset(self) -> None:
+        """What a forked child does: a file's connection is the parent's; what is in memory is a copy, and its own."""
+        self._lock = threading.Lock()
+        if str(self._path) != ":memory:":
+            _INHERITED.append(self._connection)
+            self._connection = None
 
     def begin(self, intent: str | None, fingerprint: str, request: str) -> Entry:
         """The key for `intent`: the one kept, or a new one, on disk when this returns. Raises IntentChanged.
@@ -75,7 +104,7 @@ class Journal:
         key = str(uuid4())
         name = f"once:{key}" if intent is None else intent
         with self._lock:
-            self._connection.execute(
+            self._execute(
                 f"INSERT OR IGNORE INTO umavez_client_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, NULL, NULL)",  # noqa: S608 - constants
                 (name, key, fingerprint, request, time.time()),
             )
@@ -89,7 +118,7 @@ class Journal:
     def finish(self, intent: str, status: int) -> None:
         """Keep that `intent` has its final answer; a repeat still sends the same key."""
         with self._lock:
-            self._connection.execute(
+            self._execute(
                 "UPDATE umavez_client_keys SET finished_at = ?, status = ? WHERE intent = ? AND finished_at IS NULL",
                 (time.time(), status, intent),
             )
@@ -97,7 +126,7 @@ class Journal:
     def unfinished(self) -> list[Entry]:
         """Requests that may have been sent and whose answer was never heard, oldest first."""
         with self._lock:
-            rows = self._connection.execute(
+            rows = self._execute(
                 f"SELECT {_COLUMNS} FROM umavez_client_keys WHERE finished_at IS NULL ORDER BY created_at"  # noqa: S608 - constants
             ).fetchall()
         return [Entry(*row) for row in rows]
@@ -110,17 +139,17 @@ class Journal:
     def forget(self, intent: str) -> None:
         """Drop an intent: the next request under its name gets a new key."""
         with self._lock:
-            self._connection.execute("DELETE FROM umavez_client_keys WHERE intent = ?", (intent,))
+            self._execute("DELETE FROM umavez_client_keys WHERE intent = ?", (intent,))
 
     def sweep(self, older_than: float) -> int:
         """Drop what was finished at least `older_than` seconds ago; returns how many. Unfinished ones stay."""
         with self._lock:
-            return self._connection.execute(
+            return self._execute(
                 "DELETE FROM umavez_client_keys WHERE finished_at <= ?", (time.time() - older_than,)
             ).rowcount
 
     def _read(self, intent: str) -> Entry | None:
-        row = self._connection.execute(
+        row = self._execute(
             f"SELECT {_COLUMNS} FROM umavez_client_keys WHERE intent = ?",  # noqa: S608 - constants
             (intent,),
         ).fetchone()
@@ -128,4 +157,5 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
