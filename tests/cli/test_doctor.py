@@ -65,6 +65,7 @@ def test_missing_tables_are_found_on_a_real_server(command: Command, postgres_ur
         "mariadb://127.0.0.1:1/x",
         "redis://127.0.0.1:1/0",
         "sqlite:////no/such/folder/x.db",
+        f"sqlite:////tmp/{'x' * 300}.db",
         "postgresql://127.0.0.1:port/x",
         "what://ever",
         "what",

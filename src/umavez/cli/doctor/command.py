@@ -68,7 +68,7 @@ def doctor(
 
 
 def examine(url: str) -> Examination:
-    """What is at `url`. A URL that cannot be read and a missing driver are problems like any other."""
+    """What is at `url`. A URL or a folder that cannot be read and a missing driver are problems."""
     scheme = url.partition(":")[0]
     backend, extra = BACKENDS.get(scheme, ("", ""))
     if not backend:
@@ -86,6 +86,8 @@ def examine(url: str) -> Examination:
         return Examination(shown(url), scheme, problem=problem)
     except ConfigurationError as error:
         return Examination(shown(url), scheme, problem=scrubbed(str(error), url))
+    except OSError as error:  # a folder that may not be looked into says nothing about the other stores
+        return Examination(shown(url), scheme, problem=scrubbed(f"{error.filename}: {error.strerror}.", url))
     return examination
 
 
