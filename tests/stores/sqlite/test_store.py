@@ -79,6 +79,14 @@ def test_a_folder_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> Non
         Once(f"sqlite:///{tmp_path}/nowhere/r.db", scope="shop").migrate()
 
 
+def test_a_failure_that_lasts_is_not_answered_by_try_again(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("no database " * 100)
+    with Once(f"sqlite:///{path}", scope="loja") as once, pytest.raises(StoreUnavailable) as refused:
+        once.run("greet", key="1", call=lambda: "hello", unknown="rerun")
+    assert str(refused.value).endswith("nothing was written, correct the URL, or restore the file.")
+
+
 def test_a_busy_file_is_told_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY_SECONDS", 0.05)
     once = Once(f"sqlite:///{tmp_path}/r.db?journal=delete", scope="shop")

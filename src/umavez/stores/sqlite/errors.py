@@ -6,6 +6,14 @@ import sqlite3
 
 from umavez.errors import TABLES_MISSING, NotStorable, SchemaOutdated, StoreError, StoreUnavailable
 
+_REPAIRS = {
+    sqlite3.SQLITE_READONLY: "make the file and its folder writable",
+    sqlite3.SQLITE_FULL: "make room on its disk",
+    sqlite3.SQLITE_CORRUPT: "restore the file, for it is damaged",
+    sqlite3.SQLITE_NOTADB: "correct the URL, or restore the file",
+}
+"""What to do about a failure that trying again does not end."""
+
 
 def translate(error: BaseException) -> StoreError | None:
     """What a driver's error means; None for an error of somebody else. Whatever was begun has been rolled back."""
@@ -13,8 +21,10 @@ def translate(error: BaseException) -> StoreError | None:
         return None
     if "no such table" in str(error) or "no such column" in str(error):
         return SchemaOutdated(TABLES_MISSING)
+    # The low byte is the failure, the rest its kind. Errors that the module raises by itself have no code.
+    repair = _REPAIRS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "try again")
     return StoreUnavailable(
-        f"SQLite did not take it ({error}); nothing was written, try again.", waited="locked" in str(error)
+        f"SQLite did not take it ({error}); nothing was written, {repair}.", waited="locked" in str(error)
     )
 
 
