@@ -8,6 +8,15 @@ import subprocess
 import sys
 
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from umavez.cli import main; sys.argv = ['umavez']; main()"
+STOPPED = """
+import sys, umavez.cli
+
+def stopped(name):
+    raise KeyboardInterrupt
+
+umavez.cli.import_module = stopped
+umavez.cli.main()
+"""
 
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -49,6 +58,11 @@ def test_without_the_extra_one_sentence_says_how_to_get_it() -> None:
         assert bare.stderr.strip() == (
             f"The umavez command needs {name}, which is not installed; run: pip install 'umavez[cli]'"
         )
+
+
+def test_who_stops_it_before_it_has_begun_is_shown_no_traceback() -> None:
+    stopped = run("-c", STOPPED)
+    assert (stopped.returncode, stopped.stderr) == (130, "")
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

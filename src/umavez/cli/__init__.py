@@ -13,6 +13,8 @@ def main() -> None:
     """Run the command line. Without typer and rich: one sentence on stderr and exit code 2."""
     try:
         app = import_module("umavez.cli.app").app
+    except KeyboardInterrupt:
+        sys.exit(130)  # as click ends a command that has begun
     except ModuleNotFoundError as missing:
         name = (missing.name or "").partition(".")[0]
         if name not in _NEEDED:
