@@ -44,6 +44,16 @@ CONTRAST = """(() => {
   return faint;
 })()"""
 """The texts whose contrast with what is behind them is less than WCAG's 4.5 to 1."""
+TURNED = "order-\u202eabc"
+"""A key that turns the direction of what is read after it."""
+BACKWARDS = """(() => {
+  const text = [...document.querySelectorAll(".inbox li")].find((one) => one.textContent.includes("\u202e"))
+    .querySelector(".dim").firstChild;
+  const at = (place) => { const range = document.createRange();
+    range.setStart(text, place); range.setEnd(text, place + 1); return range.getBoundingClientRect().left; };
+  return at(0) > at(text.length - 1);
+})()"""
+"""Whether the scope beside that key is drawn from right to left."""
 
 
 @pytest.fixture
@@ -98,6 +108,15 @@ def test_every_page_works_without_script_and_in_portuguese(served: tuple[Once, s
         assert f"{address}/pulse" not in tab.requests, "the script did not run"
         assert not tab.complaints
     assert once.run("charge", key="order-0", call=lambda: "ran", unknown="hold").value == "ran"
+
+
+@pytest.mark.slow
+def test_a_key_turns_nothing_round_but_itself(served: tuple[Once, str], tmp_path: Path) -> None:
+    once, address = served
+    doubt(once, TURNED, error="no answer")
+    with page(tmp_path / "browser") as tab:
+        tab.open(f"{address}/unknown", 1280, 900)
+        assert tab.look(BACKWARDS) is False
 
 
 @pytest.mark.slow
