@@ -229,7 +229,7 @@ def _moved(count: int) -> str:
 @group.command("cancelar")
 def cancel(
     number: DocumentId,
-    why: Annotated[str, typer.Option("--justificativa", help="15 a 255 caracteres.")],
+    why: Annotated[str, typer.Option("--justificativa", help="15 to 255 characters.")],
     database: DatabaseUrl = None,
     principal: Principal = LOCAL,
     as_json: AsJson = False,
@@ -249,7 +249,7 @@ def cancel(
 @group.command("corrigir")
 def correct(
     number: DocumentId,
-    text: Annotated[str, typer.Option("--texto", help="15 a 1000 caracteres.")],
+    text: Annotated[str, typer.Option("--texto", help="15 to 1000 characters.")],
     database: DatabaseUrl = None,
     principal: Principal = LOCAL,
     as_json: AsJson = False,
@@ -270,7 +270,7 @@ def void(
     serie: Annotated[int, typer.Argument(help="The series.")],
     first: Annotated[int, typer.Argument(metavar="PRIMEIRO")],
     last: Annotated[int, typer.Argument(metavar="ULTIMO")],
-    why: Annotated[str, typer.Option("--justificativa", help="15 a 255 caracteres.")],
+    why: Annotated[str, typer.Option("--justificativa", help="15 to 255 characters.")],
     kind: Annotated[str, typer.Option("--tipo", help="NFE or NFCE")] = "NFE",
     organisation: Annotated[str, typer.Option("--organizacao")] = "demo",
     database: DatabaseUrl = None,

@@ -54,7 +54,7 @@ def list_tokens(
     newest_first: NewestFirst = True,
     as_json: AsJson = False,
 ) -> None:
-    """List the tokens for a purpose, of an owner, or both, oldest first. Payloads are never part of the list.
+    """List the tokens for a purpose, of an owner, or both, newest first. Payloads are never part of the list.
 
     \b
     Examples:
