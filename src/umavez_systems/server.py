@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any
 
 from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -37,6 +39,7 @@ from umavez_systems.openapi import Documented, answers
 from umavez_systems.processos.contas.web import router as processos_contas
 from umavez_systems.processos.web import router as processos
 from umavez_systems.propostas.web import router as propostas
+from umavez_systems.rounds import for_ever, kept_up
 from umavez_systems.settings import Settings
 from umavez_systems.web import Carrier, carrier_of
 
@@ -147,30 +150,31 @@ async def ready(request: Request) -> Response:
 
 async def _run_mailing(carrier: Carrier, stop: asyncio.Event) -> None:
     """Relay, worker and recovery of mailing inside this process, where the settings say so."""
-    if parts := carrier.settings.mailing_parts:
+
+    async def work() -> None:
         observers = carrier.message_observers
         await Service(carrier.mailing, relay="relay" in parts, worker="worker" in parts, observers=observers).run(stop)
 
-
-async def _sweep_for_ever(carrier: Carrier) -> None:
-    """Clean up on a schedule. Several workers may do so at once: a row is deleted by one of them."""
-    while True:
-        await asyncio.sleep(carrier.settings.sweep_seconds)
-        for sweep in (carrier.corridas.sweep, carrier.propostas.sweep, carrier.once.sweep):
-            try:
-                LOG.info("Swept %d expired records", await carrier.run(sweep))
-            except UmavezError as error:
-                LOG.warning("The clean-up will try again: %s", error)
+    if parts := carrier.settings.mailing_parts:
+        await kept_up("Mailing", work, stop)
 
 
-async def _bill_for_ever(carrier: Carrier) -> None:
-    """Ask payers about claims that nobody repeats, and move processes on. Several workers may do so at once."""
-    while True:
-        await asyncio.sleep(carrier.settings.processos_round_seconds)
-        try:
-            await carrier.run(carrier.processos.work)
-        except (UmavezError, problems.Problem) as error:
-            LOG.warning("Processos will try again: %s", error)
+def _rounds(carrier: Carrier) -> Iterator[Coroutine[Any, Any, None]]:
+    """What is done on a schedule. Several workers may do so at once: every row, claim, act and ride has one holder."""
+    settings = carrier.settings
+    sweeps = (carrier.corridas.sweep, carrier.propostas.sweep, carrier.once.sweep)
+    yield for_ever("The clean-up", settings.sweep_seconds, *(_swept(carrier, sweep) for sweep in sweeps))
+    reconciled = partial(carrier.run, carrier.fiscal.zelar), partial(carrier.run, carrier.fiscal.livros.varrer)
+    yield for_ever("The fiscal reconciler", settings.fiscal_sweep_seconds, *reconciled)
+    yield for_ever("Processos", settings.processos_round_seconds, partial(carrier.run, carrier.processos.work))
+    yield for_ever("The dispatch of rides", settings.rides_pause_seconds, partial(carrier.run, carrier.corridas.beat))
+
+
+def _swept(carrier: Carrier, sweep: Callable[[], int]) -> Callable[[], Awaitable[None]]:
+    async def work() -> None:
+        LOG.info("Swept %d expired records", await carrier.run(sweep))
+
+    return work
 
 
 @contextlib.asynccontextmanager
@@ -178,15 +182,7 @@ async def _working(carrier: Carrier) -> AsyncIterator[None]:
     """What the server does beside answering: cleaning, asking, matching, mailing. It ends with the block."""
     stop = asyncio.Event()
     mailing_work = asyncio.create_task(_run_mailing(carrier, stop), name="umavez-mailing")
-    rounds = [
-        asyncio.create_task(work(carrier), name=f"umavez-{name}")
-        for name, work in (
-            ("sweep", _sweep_for_ever),
-            ("fiscal", _reconcile_for_ever),
-            ("processos", _bill_for_ever),
-            ("corridas", _dispatch_for_ever),
-        )
-    ]
+    rounds = [asyncio.create_task(each) for each in _rounds(carrier)]
     try:
         yield
     finally:
@@ -197,24 +193,3 @@ async def _working(carrier: Carrier) -> AsyncIterator[None]:
         _, late = await asyncio.wait((mailing_work, *rounds), timeout=ENDING)
         for task in late:
             task.cancel()
-
-
-async def _dispatch_for_ever(carrier: Carrier) -> None:
-    """End offers and match waiting rides. Several workers may do so at once: each ride is taken by one of them."""
-    while True:
-        await asyncio.sleep(carrier.settings.rides_pause_seconds)
-        try:
-            await carrier.run(carrier.corridas.beat)
-        except UmavezError as error:
-            LOG.warning("The dispatch of rides will try again: %s", error)
-
-
-async def _reconcile_for_ever(carrier: Carrier) -> None:
-    """Close what fiscal documents left open. Several workers may do so at once: each act has one holder."""
-    while True:
-        await asyncio.sleep(carrier.settings.fiscal_sweep_seconds)
-        try:
-            await carrier.run(carrier.fiscal.zelar)
-            await carrier.run(carrier.fiscal.livros.varrer)
-        except (UmavezError, problems.Problem) as error:
-            LOG.warning("The fiscal reconciler will try again: %s", error)
