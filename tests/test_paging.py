@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from umavez import AsyncOnce, Once, Record, open_async_store, open_store
+import pytest
+
+from umavez import AsyncOnce, ConfigurationError, Once, Record, open_async_store, open_store
 from umavez.testing import ManualClock
 
 
@@ -32,3 +35,31 @@ def test_the_same_for_tasks() -> None:
             assert sorted(record.key.value for record in first + rest) == list("012")
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"limit": 0}, "limit"),
+        ({"limit": -1}, "limit"),
+        ({"older_than": float("inf")}, "span"),
+        ({"newer_than": float("nan")}, "span"),
+        ({"older_than": 1e12}, "span"),
+        ({"status": "SUCESS"}, "no status; there are PENDING"),
+    ],
+)
+def test_a_look_that_asks_for_nothing_possible_says_so(asked: dict[str, Any], said: str) -> None:
+    async def tasks() -> None:
+        async with AsyncOnce("memory:", scope="shop") as once:
+            await once.find(**asked)
+
+    with Once("memory:", scope="shop") as once, pytest.raises(ConfigurationError, match=said):
+        once.find(**asked)
+    with pytest.raises(ConfigurationError, match=said):
+        asyncio.run(tasks())
+
+
+@pytest.mark.parametrize("kind", [Once, AsyncOnce])
+def test_a_store_that_is_none_is_refused_at_once(kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match="NoneType is no store"):
+        kind(None, scope="shop")

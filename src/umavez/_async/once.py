@@ -13,7 +13,7 @@ from umavez._async.operation import AsyncOperation, async_operation_of
 from umavez.core.encoding.codec import Codec, JsonCodec
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
-from umavez.core.record import Query, Record, Status
+from umavez.core.record import Query, Record, Status, span_of, status_of
 from umavez.core.resolution import resolve
 from umavez.core.telling.events import PastEvent
 from umavez.engine.binding import Binder, async_refuse_misfit
@@ -25,7 +25,7 @@ from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.errors import ConfigurationError
 from umavez.sql.joining import async_driver_connection
-from umavez.stores import AsyncChronicle, AsyncStore, open_async_store
+from umavez.stores import AsyncChronicle, AsyncStore, open_async_store, store_given
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class AsyncOnce:
         observers: Iterable[Observer] = (),
     ) -> None:
         self._observe = Observers(observers)
-        opened = open_async_store(store) if isinstance(store, str) else store
+        opened = open_async_store(store) if isinstance(store, str) else store_given(store)
         self.store: AsyncStore = async_observed(opened, self._observe)
         self.url = store if isinstance(store, str) else None
         """Where the store is, if it was named so; it may hold a password."""
@@ -254,7 +254,8 @@ class AsyncOnce:
         """The records that match, oldest first. `older_than` and `newer_than` are in seconds since creation.
 
         `lapsed`: holder gone. `digest` is what a key's digest begins with, in hexadecimal digits, as logs print it.
-        `after` is the last record of the page before: give it to get the next page.
+        `after` is the last record of the page before: give it to get the next page. Raises ConfigurationError for a
+        limit, a status or a span that is none.
         """
         return await self.store.find(
             Query(
@@ -262,13 +263,13 @@ class AsyncOnce:
                 operation,
                 key,
                 process_instance,
-                None if status is None else Status(status),
-                None if older_than is None else int(older_than * 1000),
+                status_of(status),
+                span_of(older_than),
                 lapsed,
                 limit,
                 None if after is None else after.position,
                 newest_first,
-                None if newer_than is None else int(newer_than * 1000),
+                span_of(newer_than),
                 digest,
             )
         )

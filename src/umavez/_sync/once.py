@@ -14,7 +14,7 @@ from umavez._sync.operation import Operation, operation_of
 from umavez.core.encoding.codec import Codec, JsonCodec
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
-from umavez.core.record import Query, Record, Status
+from umavez.core.record import Query, Record, Status, span_of, status_of
 from umavez.core.resolution import resolve
 from umavez.core.telling.events import PastEvent
 from umavez.engine.binding import Binder, refuse_misfit
@@ -26,7 +26,7 @@ from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.errors import ConfigurationError
 from umavez.sql.joining import driver_connection
-from umavez.stores import Chronicle, Store, open_store
+from umavez.stores import Chronicle, Store, open_store, store_given
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Once:
         observers: Iterable[Observer] = (),
     ) -> None:
         self._observe = Observers(observers)
-        opened = open_store(store) if isinstance(store, str) else store
+        opened = open_store(store) if isinstance(store, str) else store_given(store)
         self.store: Store = observed(opened, self._observe)
         self.url = store if isinstance(store, str) else None
         """Where the store is, if it was named so; it may hold a password."""
@@ -255,7 +255,8 @@ class Once:
         """The records that match, oldest first. `older_than` and `newer_than` are in seconds since creation.
 
         `lapsed`: holder gone. `digest` is what a key's digest begins with, in hexadecimal digits, as logs print it.
-        `after` is the last record of the page before: give it to get the next page.
+        `after` is the last record of the page before: give it to get the next page. Raises ConfigurationError for a
+        limit, a status or a span that is none.
         """
         return self.store.find(
             Query(
@@ -263,13 +264,13 @@ class Once:
                 operation,
                 key,
                 process_instance,
-                None if status is None else Status(status),
-                None if older_than is None else int(older_than * 1000),
+                status_of(status),
+                span_of(older_than),
                 lapsed,
                 limit,
                 None if after is None else after.position,
                 newest_first,
-                None if newer_than is None else int(newer_than * 1000),
+                span_of(newer_than),
                 digest,
             )
         )

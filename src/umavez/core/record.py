@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from umavez.core.key import Key
-from umavez.errors import InvalidKey
+from umavez.errors import ConfigurationError, InvalidKey
 
 if TYPE_CHECKING:
     from umavez.core.telling.events import EventDraft
@@ -27,6 +27,9 @@ Instant = int
 
 Millis = int
 """A duration in milliseconds."""
+
+LONGEST_SPAN = 1e11
+"""Seconds that anybody looks back, some three thousand years: beyond them a database's clock has no time."""
 
 
 class Status(StrEnum):
@@ -153,6 +156,23 @@ class Record(NamedTuple):
         return self.status is Status.PENDING and (self.lease_until is None or self.lease_until <= now)
 
 
+def span_of(seconds: float | None) -> Millis | None:
+    """Seconds as a Query takes them. Raises ConfigurationError for what is no span of time."""
+    if seconds is None:
+        return None
+    if not abs(seconds) <= LONGEST_SPAN:  # NaN is not either
+        raise ConfigurationError(f"{seconds!r} seconds are no span of time; give at most {LONGEST_SPAN:g}.")
+    return int(seconds * 1000)
+
+
+def status_of(status: Status | str | None) -> Status | None:
+    """A status, however it is named. Raises ConfigurationError for a name that is none."""
+    try:
+        return None if status is None else Status(status)
+    except ValueError:
+        raise ConfigurationError(f"{status!r} is no status; there are {', '.join(Status)}.") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """Which records to look for; `None` means any. `older_than` compares `created_at` with the store's clock.
@@ -176,6 +196,8 @@ class Query:
     digest_prefix: str | None = None
 
     def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigurationError("A look needs a limit of at least 1.")
         if self.digest_prefix is not None and not _HEXADECIMAL.fullmatch(self.digest_prefix):
             raise InvalidKey("A digest is looked for by 1 to 64 hexadecimal digits in lower case, from its first on.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote
 
 from umavez.clock import SYSTEM, Clock
@@ -40,6 +40,7 @@ __all__ = [
     "open_store",
 ]
 
+S = TypeVar("S")
 _PARAMETER = re.compile(r"(?:^|[?&;\s])([^=?&;\s]*)=")
 _SECRET = re.compile(r"(?i)pass|pwd|secret|token|key")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -286,6 +287,13 @@ def as_made(url: str) -> str:
 def open_async_store(url: str, *, clock: Clock = SYSTEM) -> AsyncStore:
     """The async store that `url` names; see `open_store`."""
     store: AsyncStore = part_of(url, "store").open_async_store(url, clock)
+    return store
+
+
+def store_given(store: S) -> S:
+    """`store` itself. Raises ConfigurationError for what is none, as a setting that is missing."""
+    if not hasattr(store, "swap"):
+        raise ConfigurationError(f"{type(store).__name__} is no store; give one, or a URL such as sqlite:///loja.db.")
     return store
 
 
