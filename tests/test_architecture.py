@@ -183,6 +183,19 @@ def test_the_pictures_are_what_their_texts_say(capsys: pytest.CaptureFixture[str
         pictures.svg("Title\na b\nnonsense")
 
 
+def test_nobody_waits_by_what_swallows_a_cancellation() -> None:
+    """asyncio.wait_for does in Python 3.11; `async with asyncio.timeout(…)` does not."""
+    trees = (Path(umavez.__file__ or "").parent, Path(umavez_systems.__file__ or "").parent)
+    calls = [
+        path.name
+        for tree in trees
+        for path in sorted(tree.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "asyncio.wait_for"
+    ]
+    assert calls == []
+
+
 def test_no_pattern_ends_where_a_line_feed_may_follow() -> None:
     r"""`$` matches before a line feed at the end: "A-17\n" would pass for "A-17". `\Z` or fullmatch do not."""
     trees = (Path(umavez.__file__ or "").parent, Path(umavez_systems.__file__ or "").parent)

@@ -60,7 +60,8 @@ def wait(event: threading.Event, seconds: float) -> None:
 async def async_wait(event: asyncio.Event, seconds: float) -> None:
     """As `wait`, for tasks."""
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
     except TimeoutError:
         return
     except RuntimeError:

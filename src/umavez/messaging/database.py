@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Any, TypeVar
 
 from umavez.clock import SYSTEM, Clock
+from umavez.concurrency.hearing import async_heard
 from umavez.errors import (
     TABLES_MISSING,
     ConfigurationError,
@@ -94,6 +95,10 @@ class Database:
 
         Raises StoreUnavailable when nothing was written, StoreUncertain when the answer was lost.
         """
+        # Opening a connection is heard here, too.
+        return await async_heard(self._carried(flow, atomic))
+
+    async def _carried(self, flow: SqlFlow[T], atomic: bool) -> T:
         async with self._connection() as connection:
             return await connection.carry(flow, atomic=atomic)
 

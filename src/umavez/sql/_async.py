@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from umavez.concurrency.hearing import async_heard
 from umavez.sql.dialect import Row, async_cursor_of, dialect_of, marked
 from umavez.sql.joining import async_driver_connection
 
@@ -25,6 +26,9 @@ class AsyncSql:
 
     async def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
         """Execute and fetch every row; an empty list for a statement that returns none."""
+        return await async_heard(self._rows(text, values))
+
+    async def _rows(self, text: str, values: Sequence[Any]) -> list[Row]:
         cursor = await async_cursor_of(self.connection, self.dialect)
         try:
             await cursor.execute(marked(text, self.dialect), tuple(values))
@@ -34,6 +38,9 @@ class AsyncSql:
 
     async def count(self, text: str, values: Sequence[Any] = ()) -> int:
         """Execute; how many rows were written."""
+        return await async_heard(self._count(text, values))
+
+    async def _count(self, text: str, values: Sequence[Any]) -> int:
         cursor = await async_cursor_of(self.connection, self.dialect)
         try:
             await cursor.execute(marked(text, self.dialect), tuple(values))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from umavez.concurrency.hearing import heard
 from umavez.sql.dialect import Row, cursor_of, dialect_of, marked
 from umavez.sql.joining import driver_connection
 
@@ -26,6 +27,9 @@ class Sql:
 
     def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
         """Execute and fetch every row; an empty list for a statement that returns none."""
+        return heard(self._rows(text, values))
+
+    def _rows(self, text: str, values: Sequence[Any]) -> list[Row]:
         cursor = cursor_of(self.connection, self.dialect)
         try:
             cursor.execute(marked(text, self.dialect), tuple(values))
@@ -35,6 +39,9 @@ class Sql:
 
     def count(self, text: str, values: Sequence[Any] = ()) -> int:
         """Execute; how many rows were written."""
+        return heard(self._count(text, values))
+
+    def _count(self, text: str, values: Sequence[Any]) -> int:
         cursor = cursor_of(self.connection, self.dialect)
         try:
             cursor.execute(marked(text, self.dialect), tuple(values))

@@ -190,7 +190,8 @@ class AsyncStall(AsyncTapped):
 
     async def _fault(self, verb: Callable[[], Awaitable[T]]) -> T:
         self.stalled.set()
-        await asyncio.wait_for(self._gate.wait(), self._bound)
+        async with asyncio.timeout(self._bound):
+            await self._gate.wait()
         return await verb()
 
     def release(self) -> None:

@@ -352,7 +352,8 @@ class AsyncBench(AnyBench):
         """One task for each job."""
 
         async def gathered() -> list[T]:
-            return await asyncio.wait_for(asyncio.gather(*jobs), 60)
+            async with asyncio.timeout(60):
+                return await asyncio.gather(*jobs)
 
         return self._runner.run(gathered())
 

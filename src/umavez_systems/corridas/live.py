@@ -115,7 +115,8 @@ def _authorization(socket: WebSocket) -> str | None:
 
 async def _follow(socket: WebSocket, live: Live, principal: str) -> None:
     try:
-        passenger, token = await asyncio.wait_for(_greeted(socket), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            passenger, token = await _greeted(socket)
         gone = asyncio.create_task(_until_gone(socket))
         try:
             with live.waiting(digest_of(token)) as event:

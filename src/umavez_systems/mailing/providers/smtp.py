@@ -173,7 +173,8 @@ class SmtpProvider:
         idle, self._idle = self._idle, []
         for client in idle:
             try:
-                await asyncio.wait_for(client.quit(), 2)
+                async with asyncio.timeout(2):
+                    await client.quit()
             except _TROUBLE:
                 client.close()
 

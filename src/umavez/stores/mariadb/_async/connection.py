@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from umavez.concurrency.hearing import async_heard
 from umavez.errors import StoreUnavailable
 from umavez.stores.mariadb.drivers import async_hung_up, async_leave, async_let_go, async_reach, async_stranded
 from umavez.stores.mariadb.errors import FAILURES, TRIES, failed, number, oversized, pause, unreachable, unstorable
@@ -39,6 +40,9 @@ class AsyncMariadbConnection:
 
     async def transact(self, work: Callable[[Execute], Awaitable[Any]]) -> Any:
         """What `work` returns, which may send several statements of one transaction and must end it."""
+        return await async_heard(self._transacted(work))
+
+    async def _transacted(self, work: Callable[[Execute], Awaitable[Any]]) -> Any:
         tries = 0
         while True:
             connection = await self._open()

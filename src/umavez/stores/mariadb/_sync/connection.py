@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from umavez.concurrency.hearing import heard
 from umavez.errors import StoreUnavailable
 from umavez.stores.mariadb.drivers import hung_up, leave, let_go, reach, stranded
 from umavez.stores.mariadb.errors import FAILURES, TRIES, failed, number, oversized, pause, unreachable, unstorable
@@ -40,6 +41,9 @@ class MariadbConnection:
 
     def transact(self, work: Callable[[Execute], Any]) -> Any:
         """What `work` returns, which may send several statements of one transaction and must end it."""
+        return heard(self._transacted(work))
+
+    def _transacted(self, work: Callable[[Execute], Any]) -> Any:
         tries = 0
         while True:
             connection = self._open()
