@@ -30,14 +30,27 @@ class Cell(NamedTuple):
 
 
 def measure(
-    name: str, url: str, callers: int, seconds: float, *, python: str = sys.executable, server: int = 0
+    name: str,
+    url: str,
+    callers: int,
+    seconds: float,
+    *,
+    python: str = sys.executable,
+    server: int = 0,
+    source: Path | None = None,
 ) -> Cell:
-    """Measure first and replay of a subject in another process; `server` is the process whose CPU time counts too."""
+    """Measure first and replay of a subject in another process.
+
+    `server` is the process whose CPU time counts too, `source` a folder whose packages stand before the installed ones.
+    """
     words = json.dumps({"subject": name, "url": url, "callers": callers, "seconds": seconds, "server": server})
     command = [python, "-m", "bench.engine.cell", words]
     patience = PATIENCE + 4 * seconds
+    around = os.environ if source is None else {**os.environ, "PYTHONPATH": str(source)}
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=patience)
+        done = subprocess.run(
+            command, cwd=ROOT, env=around, capture_output=True, text=True, check=False, timeout=patience
+        )
     except subprocess.TimeoutExpired:
         return Cell({}, dict.fromkeys(OPS, f"did not finish within {patience:.0f} s"))
     lines = done.stdout.splitlines()
