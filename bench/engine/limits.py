@@ -48,7 +48,7 @@ def _filled(statement: str, values: dict[int, str]) -> str:
 
 FIRST = (
     "\\set key random(1000000000000000000, 9000000000000000000)\n\\set done :key + 1\n"
-    f"{_filled(postgres_sql.INSERT, _CLAIM)};\n{_filled(postgres_sql.UPDATE, _SETTLE)};\n"
+    f"{_filled(postgres_sql.INSERT, _CLAIM)};\n{_filled(postgres_sql.UPDATE_PLAIN, _SETTLE)};\n"
 )
 REPLAY = f"\\set key random(1, {SETTLED})\n{_filled(postgres_sql.INSERT, _CLAIM)};\n"
 

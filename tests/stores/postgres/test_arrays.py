@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
+import threading
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Settled, Status
 from umavez.errors import NotStorable
+from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres import store as postgres
+from umavez.stores.postgres.arrays import packed, replies
+from umavez.stores.postgres.values import adapt
 
 TEXTS = {
     "the same": ["x", "x", "x"],
@@ -82,6 +88,165 @@ def test_fences_and_lives_are_told_apart_in_one_batch(store: Any) -> None:
         record = store.read(draft.key).current
         assert (record.attempt, record.fence) == (draft.attempt, reply.fence)
         assert (record.lease_until - reply.now, record.expires_at - reply.now) == (draft.lease, draft.keep)
+
+
+def first(**changes: Any) -> Swap:
+    """A first claim."""
+    return Swap(None, Draft(new_key(), "s", Status.PENDING, True, 1, 30_000)._replace(**changes))
+
+
+def outcome(**changes: Any) -> Swap:
+    """What follows it."""
+    body = Settled(True, "{}")
+    return Swap("s", Draft(new_key(), "t", Status.SUCCESS, False, 1, None, 60_000, settled=body)._replace(**changes))
+
+
+NOT_PLAIN = {
+    "a later attempt": first(attempt=2),
+    "a claim that keeps an outcome": first(settled=Settled(True, "{}")),
+    "a claim that expires": first(keep=5),
+    "a claim with progress": first(progress="{}"),
+    "a claim that tells of an error": first(error="no"),
+    "a record that was never claimed": first(status=Status.UNKNOWN),
+    "the outcome of a later attempt": outcome(attempt=2),
+    "a takeover": outcome(claims=True),
+    "a new life": outcome(fresh=True),
+}
+
+
+@pytest.mark.parametrize("other", NOT_PLAIN.values(), ids=NOT_PLAIN)
+def test_a_batch_is_plain_where_each_of_its_swaps_is(other: Swap) -> None:
+    plain = [first(), outcome(), first(evidence="two people", process_instance="p"), outcome(error="no", progress="{}")]
+    for swaps in (plain, plain[:1], plain[1:2]):
+        assert packed(swaps, 0)[0] is sql.BATCH_PLAIN
+    assert packed([*plain, other], 0)[0] is sql.BATCH
+    assert packed([other], 0)[0] is sql.BATCH
+
+
+def text(rng: random.Random) -> str | None:
+    return rng.choice((None, "", "x", "é\n", "\U0001f600" * 40, "long" * 60))
+
+
+def claiming(rng: random.Random) -> Draft:
+    lease = rng.choice((None, 1, 30_000))
+    names = [text(rng) for _ in range(3)]
+    return Draft(new_key(), "s", Status.PENDING, True, 1, lease, None, *names, evidence=text(rng))
+
+
+def changing(rng: random.Random, draft: Draft) -> Draft:
+    return draft._replace(
+        stamp="t",
+        status=rng.choice(list(Status)),
+        claims=False,
+        lease=rng.choice((None, 7)),
+        keep=rng.choice((None, 60_000)),
+        settled=rng.choice((None, Settled(True, text(rng)), Settled(False, "no"))),
+        error=text(rng),
+        progress=text(rng),
+        evidence=text(rng),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plain_batch_leaves_what_single_swaps_leave(seed: int, store: Any) -> None:
+    rng = random.Random(seed)
+    lane = store._lanes[0]
+    claims = [claiming(rng) for _ in range(rng.randrange(2, 12))]
+    twins = [draft._replace(key=new_key()) for draft in claims]
+    half = len(claims) // 2
+    changes = [changing(rng, draft) for draft in claims[:half]]
+
+    began = lane.send([Swap(None, draft) for draft in claims[: half + 1]])
+    mixed = [*(Swap(None, draft) for draft in claims[half + 1 :]), *(Swap("s", draft) for draft in changes)]
+    rng.shuffle(mixed)
+    went_on = lane.send(mixed)
+    for draft in twins:
+        store.swap(None, draft)
+    for draft, twin in zip(changes, twins, strict=False):
+        store.swap("s", draft._replace(key=twin.key))
+
+    assert {type(reply) for reply in (*began, *went_on)} == {Swapped}
+    assert len({reply.fence for reply in began}) == half + 1
+    for draft, twin in zip(claims, twins, strict=True):
+        assert shape(store, draft.key) == shape(store, twin.key)
+    fences = {swap.draft.key: reply.fence for swap, reply in zip(mixed, went_on, strict=True)}
+    assert fences == {key: store.read(key).current.fence for key in fences}
+
+
+def shape(store: Any, key: Key) -> tuple[Any, ...]:
+    """A record without what differs between two that were written alike."""
+    record = store.read(key).current
+    lease, expiry = record.lease_until, record.expires_at
+    return (
+        record._replace(key=None, fence=0, created_at=0, updated_at=0, lease_until=0, expires_at=0),
+        lease and lease - record.updated_at,
+        expiry and expiry - record.updated_at,
+    )
+
+
+def test_a_plain_batch_shows_what_stands_where_it_came_too_late(store: Any) -> None:
+    taken, settled, overtaken, gone = first(), first(), first(), outcome()
+    store._lanes[0].send([taken, settled, overtaken])
+    end = outcome(key=settled.draft.key, settled=Settled(True, "done"))
+    store._lanes[0].send([end, first()])
+    late = outcome(key=overtaken.draft.key)._replace(expected="somebody else's")
+    swaps = [Swap(None, taken.draft), Swap(None, settled.draft), late, gone, first()]
+
+    answers = store._lanes[0].send(swaps)
+
+    assert packed(swaps, 0)[0] is sql.BATCH_PLAIN
+    assert [type(answer) for answer in answers] == [Stale, Stale, Stale, Stale, Swapped]
+    assert [answer.current and answer.current.settled for answer in answers[:4]] == [
+        None,
+        end.draft.settled,
+        None,
+        None,
+    ]
+    assert [answer.current and answer.current.stamp for answer in answers[:4]] == ["s", "t", "s", None]
+    assert store.read(overtaken.draft.key).current.stamp == "s"
+
+
+def test_a_claim_in_a_batch_that_meets_a_rivals_commit_learns_who_stands_there(postgres_url: str, store: Any) -> None:
+    """The rival's record is not in the statement's snapshot, and stands there when it comes to write."""
+    contested, mine = first(stamp="mine"), first()
+    text, parameters = packed([Swap(None, contested.draft._replace(stamp="rival"))], 0)
+    found: list[Any] = []
+    with psycopg.connect(postgres_url) as rival:
+        adapt(rival)
+        psycopg.RawCursor(rival).execute(text, parameters)
+        waiting = threading.Thread(target=lambda: found.extend(store._lanes[0].send([contested, mine])))
+        waiting.start()
+        with psycopg.connect(postgres_url, autocommit=True) as looker:
+            blocked = "SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+            while not looker.execute(blocked, [rival.info.backend_pid]).fetchall():
+                assert waiting.is_alive()
+        rival.commit()
+    waiting.join(10)
+
+    assert [type(answer) for answer in found] == [Stale, Swapped]
+    assert found[0].current.stamp == "rival"
+
+
+def test_an_attempt_that_is_given_back_in_a_plain_batch_is_given_back(store: Any) -> None:
+    """The plain form leaves the number of the attempt as it is, so it must leave such a record to the others."""
+    second = first(attempt=2)
+    (began,) = store._lanes[0].send([second])
+    swaps = [Swap("s", second.draft._replace(stamp="t", attempt=1, claims=False, lease=None)), first()]
+
+    answers = store._lanes[0].send(swaps)
+
+    assert packed(swaps, 0)[0] is sql.BATCH_PLAIN
+    assert [type(answer) for answer in answers] == [Swapped, Swapped]
+    record = store.read(second.draft.key).current
+    assert (record.stamp, record.attempt, record.fence) == ("t", 1, began.fence)
+
+
+def test_what_a_batch_does_not_answer_is_sent_again() -> None:
+    late, done = outcome(), first()
+    written = (7, [3], [done.draft.key.digest], *[None] * 17)
+
+    assert replies([late, done], [written]) == [None, Swapped(3, 7)]
+    assert replies([late], [(7, None, None, *[None] * 17)]) == [None]
 
 
 def test_a_text_that_cannot_be_sent_fails_alone(postgres_url: str, store: Any) -> None:

@@ -24,7 +24,7 @@ from umavez.stores.postgres import queries, values
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres import store as postgres
 from umavez.stores.postgres import url as target
-from umavez.stores.postgres.arrays import batch
+from umavez.stores.postgres.arrays import batch, plain
 
 
 def new_key() -> Key:
@@ -181,6 +181,7 @@ def test_a_replay_writes_no_wal_takes_no_number_and_no_transaction_id(empty_data
         for text, given in (
             (sql.INSERT, values.inserting(again, 0)),
             (sql.BATCH, batch([again], 0)),
+            (sql.BATCH_PLAIN, plain([again], 0)),
             (sql.JOINED_INSERT, (*values.inserting(again, 0), 1)),
         ):
             (plan,) = cursor.execute(f"EXPLAIN (ANALYZE, WAL, FORMAT JSON) {text}", given).fetchone()
@@ -203,13 +204,16 @@ def _wal_records(plan: dict[str, Any]) -> int:
     return own + sum(_wal_records(part) for part in plan.get("Plans", ()))
 
 
-@pytest.mark.parametrize("text", ["INSERT", "UPDATE", "BATCH", "SWEEP"])
+@pytest.mark.parametrize("text", ["INSERT", "UPDATE", "UPDATE_PLAIN", "BATCH", "BATCH_PLAIN", "SWEEP"])
 def test_no_plan_scans_the_table(text: str, store: Any) -> None:
     swap = Swap("s", claim(new_key()))
+    settling = Swap("s", settled(claim(new_key())))
     given = {
         "INSERT": values.inserting(swap, 0),
         "UPDATE": values.updating(swap, 0),
+        "UPDATE_PLAIN": values.updating(swap, 0),
         "BATCH": batch([swap], 0),
+        "BATCH_PLAIN": plain([Swap(None, claim(new_key())), settling], 0),
         "SWEEP": (0, 0, 10),
     }[text]
     rows = store._ask(f"EXPLAIN {getattr(sql, text)}", *given)

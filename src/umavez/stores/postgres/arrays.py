@@ -2,6 +2,8 @@
 
 psycopg's own array dumper takes about a microsecond for each element, and a batch has thousands. Here columns are
 taken out of the drafts, compared and joined whole: an element costs Python code only where its column is uneven.
+
+Nearly every batch is plain and goes as BATCH_PLAIN, which does only what such swaps need (decision 0025).
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from typing import Any
 
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
-from umavez.core.record import Draft, Settled
+from umavez.core.record import Draft, Settled, Status
 from umavez.core.telling.events import EventDraft
 from umavez.stores import rows
+from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres.errors import failed
-from umavez.stores.postgres.values import NO_EVENT, Row, reply_of
+from umavez.stores.postgres.values import NO_EVENT, Row, record_of
 
 _HEADER = Struct(">iiIii").pack
 _LENGTH = Struct(">i").pack
@@ -29,6 +32,7 @@ _BOOLEANS, _BYTEAS, _BIGINTS, _INTEGERS, _TEXTS = 16, 17, 20, 23, 25
 _DIGEST = _LENGTH(32)
 
 _digest = attrgetter("draft.key.digest")
+_new = tuple.__new__  # see core/drafts.py, where its gain is told
 
 
 def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
@@ -57,20 +61,96 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
     ]
 
 
-def packed(swaps: Sequence[Swap], offset: int) -> Row:
-    """`batch`, where nobody knows yet what is in it. Raises StoreUnavailable when a text of it cannot be sent."""
+def plain(swaps: Sequence[Swap], offset: int) -> list[Any] | None:
+    """The parameters of BATCH_PLAIN, both groups sorted by digest; None where a swap of them needs more than it does.
+
+    It makes first claims, and changes records of a first attempt, which stays one, without a new fence or life.
+    """
+    ordered = sorted(swaps, key=_digest)
+    claims = _first_claims([swap.draft for swap in ordered if swap.expected is None])
+    changes = claims and _plain_changes([swap for swap in ordered if swap.expected is not None])
+    return [offset, *claims, *changes] if claims and changes else None
+
+
+def _first_claims(drafts: Sequence[Draft]) -> Sequence[bytes | None] | None:
+    if not drafts:
+        return _NO_CLAIMS
+    columns: Any = Draft._make(zip(*drafts, strict=True))
+    if not _all(columns.status, Status.PENDING) or not _all(columns.attempt, 1):
+        return None
+    if not all(_all(values, None) for values in (columns.keep, columns.settled, columns.error, columns.progress)):
+        return None
+    return [
+        _byteas([key.digest for key in columns.key]),
+        *[_texts(names) for names in zip(*[rows.key_of(key)[1:] for key in columns.key], strict=True)],
+        _texts(columns.stamp),
+        _bigints(columns.lease),
+        _texts(columns.fingerprint),
+        _texts(columns.process_instance),
+        _texts(columns.activity),
+        _texts(columns.evidence),
+    ]
+
+
+def _plain_changes(swaps: Sequence[Swap]) -> Sequence[bytes | None] | None:
+    if not swaps:
+        return _NO_CHANGES
+    expected, drafts = zip(*swaps, strict=True)
+    columns: Any = Draft._make(zip(*drafts, strict=True))
+    if True in columns.claims or True in columns.fresh or not _all(columns.attempt, 1):
+        return None
+    return [
+        _byteas([key.digest for key in columns.key]),
+        _texts(expected),
+        _texts(columns.stamp),
+        _texts(columns.status),
+        _bigints(columns.lease),
+        _bigints(columns.keep),
+        _texts(columns.fingerprint),
+        _texts(columns.process_instance),
+        _texts(columns.activity),
+        *_outcomes(columns.settled),
+        _texts(columns.error),
+        _texts(columns.progress),
+        _texts(columns.evidence),
+    ]
+
+
+_NO_CLAIMS, _NO_CHANGES = (None,) * 10, (None,) * 14
+
+
+def _all(values: Sequence[Any], value: Any) -> bool:
+    return values.count(value) == len(values)
+
+
+def packed(swaps: Sequence[Swap], offset: int, *, tells: bool = False) -> tuple[str, Row]:
+    """The statement of a batch in which nobody knows yet what is, and its parameters.
+
+    `tells`: some of it have an event or an origin. Raises NotStorable and StoreUnavailable for what cannot be sent.
+    """
     try:
-        return tuple(batch(swaps, offset))
+        if not tells and (values := plain(swaps, offset)):
+            return sql.BATCH_PLAIN, tuple(values)
+        return sql.BATCH_TELLING if tells else sql.BATCH, tuple(batch(swaps, offset))
     except UnicodeEncodeError as error:
         # Only the one who brought it is to blame: sent again one by one, it fails alone.
         raise failed(error, lost=False) from error
 
 
-def replies(swaps: Sequence[Swap], answer: Sequence[Sequence[Any]]) -> list[Swapped | Stale | None]:
-    """What BATCH answered to each swap; None where a rival committed meanwhile and it must be sent again."""
-    found = {row[-1]: row for row in answer}
-    asked = [(swap.draft.key, found.get(swap.draft.key.digest)) for swap in swaps]
-    return [None if row is None else reply_of(key, row[:-1]) for key, row in asked]
+def replies(swaps: Sequence[Swap], answer: Sequence[Row]) -> list[Swapped | Stale | None]:
+    """What a batch was answered for each swap; None where it must be sent again by itself: somebody came between."""
+    (now, fences, digests, *_), *stale = answer
+    done = dict(zip(digests or (), fences or (), strict=True))
+    found = {row[-1]: row for row in stale}
+    answers: list[Swapped | Stale | None] = []
+    for swap in swaps:
+        key = swap.draft.key
+        if (fence := done.get(key.digest)) is not None:
+            answers.append(_new(Swapped, (fence, now)))
+        else:
+            row = found.get(key.digest)
+            answers.append(None if row is None else Stale(record_of(key, row[3:-1]), now))
+    return answers
 
 
 def _names(keys: Sequence[Key], expected: Sequence[str | None]) -> Sequence[bytes | None]:

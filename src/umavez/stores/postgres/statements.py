@@ -5,7 +5,9 @@ not, and with no row at all when a rival committed between the statement's snaps
 again). A swap that finds its key taken writes nothing and takes no number from the sequence.
 
 A row of an answer to a swap is the time, the fence (NULL where it was not done) and the columns of `rows.READ`; the
-draft among the parameters has the order of `rows.WRITE`.
+draft among the parameters has the order of `rows.WRITE`. A batch has two columns in the place of the fence, and its
+first row is all that was written. The plain ones do what nearly every swap needs, and leave the others to those beside
+them (docs/decisions/0025).
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ VERSION = 2
 
 INSERT = statement("postgres", "insert")
 UPDATE = statement("postgres", "update")
+UPDATE_PLAIN = statement("postgres", "update_plain")
 JOINED_INSERT = statement("postgres", "joined_insert")
 JOINED_UPDATE = statement("postgres", "joined_update")
 BATCH = statement("postgres", "batch")
+BATCH_PLAIN = statement("postgres", "batch_plain")
 SEEN = statement("postgres", "seen")
 TIME = statement("postgres", "time")
 FOUND = statement("postgres", "found")

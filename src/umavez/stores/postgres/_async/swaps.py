@@ -33,7 +33,7 @@ class AsyncPostgresLane:
         tells = any_telling(swaps)
         if tells and not await self._keeps():
             swaps, tells = [bare(swap) for swap in swaps], False
-        return await self._many(swaps, sql.BATCH_TELLING if tells else sql.BATCH)
+        return await self._many(swaps, tells=tells)
 
     async def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""
@@ -52,6 +52,7 @@ class AsyncPostgresLane:
         for _ in range(ROUNDS):
             for row in await self.connection.rows(text, values, draft.key):
                 return reply_of(draft.key, row)
+            text = sql.UPDATE if text is sql.UPDATE_PLAIN else text  # it says nothing of what stands there
         raise overtaken()
 
     async def _telling(self, swap: Swap) -> tuple[str, Values]:
@@ -59,8 +60,9 @@ class AsyncPostgresLane:
         text, words = swapping(swap if await self._keeps() else bare(swap), self._clock.offset)
         return text, parameters(words, swap.draft.key)
 
-    async def _many(self, swaps: Sequence[Swap], text: str) -> Sequence[Swapped | Stale]:
-        answers = replies(swaps, await self.connection.rows(text, parameters(packed(swaps, self._clock.offset))))
+    async def _many(self, swaps: Sequence[Swap], *, tells: bool) -> Sequence[Swapped | Stale]:
+        text, values = packed(swaps, self._clock.offset, tells=tells)
+        answers = replies(swaps, await self.connection.rows(text, parameters(values)))
         return [answer or await self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def forget(self) -> None:

@@ -34,7 +34,7 @@ class PostgresLane:
         tells = any_telling(swaps)
         if tells and not self._keeps():
             swaps, tells = [bare(swap) for swap in swaps], False
-        return self._many(swaps, sql.BATCH_TELLING if tells else sql.BATCH)
+        return self._many(swaps, tells=tells)
 
     def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""
@@ -53,6 +53,7 @@ class PostgresLane:
         for _ in range(ROUNDS):
             for row in self.connection.rows(text, values, draft.key):
                 return reply_of(draft.key, row)
+            text = sql.UPDATE if text is sql.UPDATE_PLAIN else text  # it says nothing of what stands there
         raise overtaken()
 
     def _telling(self, swap: Swap) -> tuple[str, Values]:
@@ -60,8 +61,9 @@ class PostgresLane:
         text, words = swapping(swap if self._keeps() else bare(swap), self._clock.offset)
         return text, parameters(words, swap.draft.key)
 
-    def _many(self, swaps: Sequence[Swap], text: str) -> Sequence[Swapped | Stale]:
-        answers = replies(swaps, self.connection.rows(text, parameters(packed(swaps, self._clock.offset))))
+    def _many(self, swaps: Sequence[Swap], *, tells: bool) -> Sequence[Swapped | Stale]:
+        text, values = packed(swaps, self._clock.offset, tells=tells)
+        answers = replies(swaps, self.connection.rows(text, parameters(values)))
         return [answer or self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
 
     def forget(self) -> None:

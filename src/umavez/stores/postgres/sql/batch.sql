@@ -1,5 +1,5 @@
--- Many swaps, each a row of the arrays: those that were written with their fence, the others with what stands there; the
--- digest comes last. $1 offset, $2 on the arrays in the order of their names below.
+-- Many swaps, each a row of the arrays. In one row the fences and digests of those that were written, then what stands
+-- where one was not, its digest last. $1 offset, $2 on the arrays in the order of their names below.
 --
 -- Rows come sorted by digest and are met in that order by nested loops, so two batches lock in the same order.
 WITH now AS MATERIALIZED (
@@ -101,20 +101,13 @@ inserted AS (
     RETURNING digest, fence
 )
 SELECT
-    (date_part('epoch', now.at) * 1000)::bigint,
-    inserted.fence,
+    (SELECT (date_part('epoch', at) * 1000)::bigint FROM now),
+    array_agg(done.fence),
+    array_agg(done.digest),
     NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
     NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
-    inserted.digest
-FROM inserted, now
+    NULL::bytea
+FROM (SELECT digest, fence FROM updated UNION ALL SELECT digest, fence FROM inserted) done
 UNION ALL
-SELECT
-    (date_part('epoch', now.at) * 1000)::bigint,
-    updated.fence,
-    NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
-    NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
-    updated.digest
-FROM updated, now
-UNION ALL
-SELECT (date_part('epoch', now.at) * 1000)::bigint, NULL, standing.*
-FROM now, standing
+SELECT (SELECT (date_part('epoch', at) * 1000)::bigint FROM now), NULL, NULL, standing.*
+FROM standing

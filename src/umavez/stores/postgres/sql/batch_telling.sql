@@ -121,22 +121,14 @@ forgotten AS (
     )
 )
 SELECT
-    (date_part('epoch', now.at) * 1000)::bigint,
-    inserted.fence,
+    (SELECT (date_part('epoch', at) * 1000)::bigint FROM now),
+    array_agg(done.fence),
+    array_agg(done.digest),
     NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
     NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
     NULL::text,
-    inserted.digest
-FROM inserted, now
+    NULL::bytea
+FROM (SELECT digest, fence FROM updated UNION ALL SELECT digest, fence FROM inserted) done
 UNION ALL
-SELECT
-    (date_part('epoch', now.at) * 1000)::bigint,
-    updated.fence,
-    NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
-    NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text,
-    NULL::text,
-    updated.digest
-FROM updated, now
-UNION ALL
-SELECT (date_part('epoch', now.at) * 1000)::bigint, NULL, standing.*
-FROM now, standing
+SELECT (SELECT (date_part('epoch', at) * 1000)::bigint FROM now), NULL, NULL, standing.*
+FROM standing

@@ -63,12 +63,8 @@ written AS (
     ON CONFLICT (digest) DO NOTHING
     RETURNING fence
 )
-SELECT
-    (date_part('epoch', now.at) * 1000)::bigint,
-    written.fence,
-    NULL::text, NULL::bigint, NULL::text, NULL::integer, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
-    NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text, NULL::text, NULL::text, NULL::text
-FROM written, now
-UNION ALL
-SELECT (date_part('epoch', now.at) * 1000)::bigint, NULL, standing.*
-FROM now, standing
+SELECT (date_part('epoch', now.at) * 1000)::bigint, written.fence, standing.*
+FROM now
+LEFT JOIN written ON true
+LEFT JOIN standing ON true
+WHERE written.fence IS NOT NULL OR standing.stamp IS NOT NULL
