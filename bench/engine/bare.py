@@ -54,13 +54,15 @@ class Sqlite(Subject):
         with self._lock:
             run(sqlite_sql.SELECT, (digest,)).fetchone()
             run("BEGIN IMMEDIATE")
-            fence = run(sqlite_sql.NEXT_FENCES, (1,)).fetchone()[0]
+            run(sqlite_sql.NEXT_FENCES, (1,))
+            (fence,) = run(sqlite_sql.LAST_FENCE).fetchone()
             claimed = values_of(new, now + LEASE, None)
-            run(sqlite_sql.INSERT, (*key_of(new.key), fence, fence, now, now, *claimed)).fetchone()
+            run(sqlite_sql.INSERT, (*key_of(new.key), fence, fence, now, now, *claimed))
             run("COMMIT")
         with self._lock:
             run("BEGIN IMMEDIATE")
-            run(sqlite_sql.UPDATE, (now, *values_of(end, None, now + KEEP), digest, new.stamp)).fetchone()
+            run(sqlite_sql.UPDATE, (now, *values_of(end, None, now + KEEP), digest, new.stamp))
+            run(sqlite_sql.FENCE, (digest,)).fetchone()
             run("COMMIT")
 
     def replay(self, key: str) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from umavez import AsyncOnce, ConfigurationError, Once, StoreUnavailable
+from umavez import AsyncOnce, ConfigurationError, Once, SchemaOutdated, StoreUnavailable
 from umavez.core.record import Query, Status
 from umavez.stores.sqlite import store as module
 from umavez.stores.sqlite.statements import finding
@@ -150,3 +151,51 @@ def test_tasks_go_on_in_a_forked_child(tmp_path: Path, journal: str) -> None:
     assert loop.run_until_complete(run(once, "child")) == "child"
     loop.run_until_complete(once.close())
     loop.close()
+
+
+KEPT = "SELECT value FROM umavez_meta WHERE name = 'fence'"
+RAISE = "UPDATE umavez_meta SET value = 77 WHERE name = 'fence'"
+
+
+def test_a_glance_never_shows_what_is_not_committed(tmp_path: Path) -> None:
+    """A signal handler may look while its own thread is in the middle of a transaction."""
+    file = Once(f"sqlite:///{tmp_path}/r.db", scope="shop").store.file
+
+    def work(connection: sqlite3.Connection) -> tuple[object, object]:
+        connection.execute(RAISE)
+        return connection.execute(KEPT).fetchone(), file.glance(KEPT, ())
+
+    assert file.write(work) == ((77,), (0,))
+    assert file.glance(KEPT, ()) == (77,)
+    file.close()
+
+
+def test_a_glance_waits_for_no_writer(tmp_path: Path) -> None:
+    file = Once(f"sqlite:///{tmp_path}/r.db", scope="shop").store.file
+    writing, looked = threading.Event(), threading.Event()
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute(RAISE)
+        writing.set()
+        assert looked.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(file.write, work)
+        assert writing.wait(10)
+        assert file.glance(KEPT, ()) == (0,)
+        looked.set()
+        done.result(10)
+    assert file.glance(KEPT, ()) == (77,)
+    file.close()
+
+
+def test_a_glance_gives_its_turn_back_whatever_came_of_it(tmp_path: Path) -> None:
+    file = Once(f"sqlite:///{tmp_path}/r.db", scope="shop").store.file
+    file.write(lambda _: None)
+    with pytest.raises(SchemaOutdated):
+        file.glance("SELECT 1 FROM nowhere", ())
+
+    with ThreadPoolExecutor(1) as pool:  # whose turn it would be for ever is this thread
+        pool.submit(file.write, lambda connection: connection.execute(RAISE)).result(10)
+    assert file.glance(KEPT, ()) == (77,)
+    file.close()

@@ -10,18 +10,30 @@ from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Query, Record
 from umavez.core.telling.events import MOST_EVENTS, EventDraft, holder_of
 from umavez.stores.keeping import bare, telling
-from umavez.stores.rows import Marks, conditions, key_of, order, record_of, telling_record_of, values_of
+from umavez.stores.rows import (
+    Marks,
+    conditions,
+    key_of,
+    order,
+    record_of,
+    telling_record_of,
+    values_of,
+)
 from umavez.stores.texts import statement
 
 Statement = tuple[str, tuple[Any, ...]]
 Statements = Generator[Statement, Any, Swapped | Stale]
-"""Yields statements, each to be executed at once; is sent the first row of the answer, or None."""
+"""Yields statements, each to be executed at once. Is sent the first row of what each shows, or None; of one that shows
+nothing, how many rows it has changed."""
 
 _new = tuple.__new__  # see core/drafts.py, where its gain is told
 VERSION = 2
 MARKS = Marks("?", "?", "?")
-NEXT_FENCES = "UPDATE umavez_meta SET value = value + ? WHERE name = 'fence' RETURNING value"
+NEXT_FENCES = "UPDATE umavez_meta SET value = value + ? WHERE name = 'fence'"
+LAST_FENCE = "SELECT value FROM umavez_meta WHERE name = 'fence'"
 SCHEMA_VERSION = "SELECT value FROM umavez_meta WHERE name = 'schema'"
+FENCE = "SELECT fence FROM idempotency_records WHERE digest = ?"
+"""The fence that a change keeps. Asking by RETURNING would take longer than a statement more (docs/decisions/0025)."""
 SELECT = statement("sqlite", "select")
 INSERT = statement("sqlite", "insert")
 UPDATE = statement("sqlite", "update")
@@ -82,22 +94,29 @@ def swapping(swap: Swap, now: Instant, fence: int | None = None, *, current: boo
         row = yield looking(draft), (digest,)
         if (None if row is None else row[0]) != swap.expected:
             return Stale(standing(draft, row), now)
-        fence = (yield NEXT_FENCES, (1,))[0]
-    lease, keep = draft.lease, draft.keep
+        yield NEXT_FENCES, (1,)
+        (fence,) = yield LAST_FENCE, ()
+    if not (yield _writing(swap, now, fence)):
+        row = yield looking(draft), (digest,)
+        return Stale(standing(draft, row), now)
+    if fence is None:
+        (fence,) = yield FENCE, (digest,)
+    if telling(draft):
+        yield from _told(swap, now, fence)
+    return _new(Swapped, (fence, now))
+
+
+def _writing(swap: Swap, now: Instant, fence: int | None) -> Statement:
+    """The statement that puts the draft where it should go, if the expected stamp stands there."""
+    expected, draft = swap
+    digest, lease, keep = draft.key.digest, draft.lease, draft.keep
     values = values_of(draft, None if lease is None else now + lease, None if keep is None else now + keep)
-    if swap.expected is None:
+    if expected is None:
         row = (*key_of(draft.key), fence, fence, now, now, *values)
-        written = yield (INSERT, row) if draft.origin is None else (INSERT_TELLING, (*row, draft.origin))
-    elif draft.claims or draft.fresh:
-        written = yield TAKE, (fence, draft.fresh, now, now, *values, digest, swap.expected)
-    else:
-        written = yield UPDATE, (now, *values, digest, swap.expected)
-    if written is not None:
-        if telling(draft):
-            yield from _told(swap, now, written[0])
-        return _new(Swapped, (written[0], now))
-    row = yield looking(draft), (digest,)
-    return Stale(standing(draft, row), now)
+        return (INSERT, row) if draft.origin is None else (INSERT_TELLING, (*row, draft.origin))
+    if draft.claims or draft.fresh:
+        return TAKE, (fence, draft.fresh, now, now, *values, digest, expected)
+    return UPDATE, (now, *values, digest, expected)
 
 
 def _told(swap: Swap, now: Instant, fence: int) -> Generator[Statement, Any, None]:

@@ -34,6 +34,7 @@ from umavez.stores.sqlite.statements import (
     FORGET_MINUTES,
     HISTORY,
     KEEPS,
+    LAST_FENCE,
     MINDS,
     NEXT_FENCES,
     ORIGIN,
@@ -127,7 +128,7 @@ class SqliteStore:
         """Stale when a look already shows that the swap is too late: no write transaction is needed to know it."""
         if expected is not None:
             return None
-        row = self.file.first(looking(draft), (draft.key.digest,))
+        row = self.file.glance(looking(draft), (draft.key.digest,))
         return None if row is None else _new(Stale, (standing(draft, row), self.clock.now()))
 
     @sheltered
@@ -260,6 +261,7 @@ _NONE: Iterator[int] = iter(())
 
 
 def _set_aside(cursor: sqlite3.Cursor, many: int) -> Iterator[int]:
-    """So many new fences, in one statement; those that no swap uses are lost."""
-    last = cursor.execute(NEXT_FENCES, (many,)).fetchone()[0]
+    """So many new fences; those that no swap uses are lost."""
+    cursor.execute(NEXT_FENCES, (many,))
+    (last,) = cursor.execute(LAST_FENCE).fetchone()
     return iter(range(last - many + 1, last + 1))

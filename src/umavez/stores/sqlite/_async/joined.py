@@ -121,7 +121,8 @@ async def carry_out(cursor: Any, statements: Statements) -> Swapped | Stale:
         text, values = next(statements)
         while True:
             await cursor.execute(text, values)
-            text, values = statements.send(await cursor.fetchone())
+            answers = cursor.description is not None
+            text, values = statements.send(await cursor.fetchone() if answers else cursor.rowcount)
     except StopIteration as done:
         reply: Swapped | Stale = done.value
         return reply

@@ -122,7 +122,8 @@ def carry_out(cursor: Any, statements: Statements) -> Swapped | Stale:
         text, values = next(statements)
         while True:
             cursor.execute(text, values)
-            text, values = statements.send(cursor.fetchone())
+            answers = cursor.description is not None
+            text, values = statements.send(cursor.fetchone() if answers else cursor.rowcount)
     except StopIteration as done:
         reply: Swapped | Stale = done.value
         return reply

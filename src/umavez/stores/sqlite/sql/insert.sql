@@ -1,4 +1,4 @@
--- Put a draft where nothing stands. The key, the fence as id and as fence, now, now, the draft; no row comes back where
+-- Put a draft where nothing stands. The key, the fence as id and as fence, now, now, the draft; nothing changes where
 -- something stands.
 INSERT INTO idempotency_records (
     digest, scope, operation_name, idempotency_key, id, fence, created_at, updated_at,
@@ -11,4 +11,3 @@ VALUES (
     ?, ?, ?, ?, ?
 )
 ON CONFLICT (digest) DO NOTHING
-RETURNING fence

@@ -10,4 +10,3 @@ VALUES (
     ?, ?, ?, ?, ?, ?
 )
 ON CONFLICT (digest) DO NOTHING
-RETURNING fence

@@ -12,4 +12,3 @@ SET fence = coalesce(?, fence),
         ?, ?, ?, ?, ?
     )
 WHERE digest = ? AND stamp = ?
-RETURNING fence

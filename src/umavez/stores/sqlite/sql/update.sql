@@ -1,4 +1,4 @@
--- Put a draft where another stands. Now, the draft, the digest, the expected stamp; no row comes back where it does not.
+-- Put a draft where another stands. Now, the draft, the digest, the expected stamp; nothing changes where it does not.
 --
 -- A statement of its own beside take.sql, because SQLite renews every index on a column that is named, whether its value
 -- changes or not.
@@ -12,4 +12,3 @@ SET updated_at = ?,
         ?, ?, ?, ?, ?
     )
 WHERE digest = ? AND stamp = ?
-RETURNING fence
