@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from umavez.core.key import Key
+from umavez.core.key import MAX_LENGTH, Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record, Settled, Status
+from umavez.errors import NotStorable
 
 READ = (
     "stamp, fence, status, attempt, created_at, updated_at, lease_until, expires_at, fingerprint,"
@@ -49,6 +50,20 @@ def values_of(draft: Draft, lease: Millis | Instant | None, keep: Millis | Insta
         draft.progress,
         draft.evidence,
     )
+
+
+def refuse_long_texts(draft: Draft) -> None:
+    """Raises NotStorable where a text of `draft` is longer than its column.
+
+    Asked before it is sent: MariaDB without strict mode would cut it silently, and the others would refuse the write as
+    if to try again could help.
+    """
+    if draft.process_instance is None and draft.activity is None and len(draft.stamp) <= MAX_LENGTH:
+        return
+    for name in ("stamp", "process_instance", "activity"):
+        text = getattr(draft, name)
+        if isinstance(text, str) and len(text) > MAX_LENGTH:
+            raise NotStorable(f"The {name} has {len(text)} characters and at most {MAX_LENGTH} are kept; shorten it.")
 
 
 def key_of(key: Key) -> tuple[bytes, str, str, str]:

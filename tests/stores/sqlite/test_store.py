@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from umavez import AsyncOnce, ConfigurationError, Once, SchemaOutdated, StoreUnavailable
-from umavez.core.record import Query, Status
+from umavez import AsyncOnce, ConfigurationError, NotStorable, Once, SchemaOutdated, StoreUnavailable
+from umavez.core.key import Key
+from umavez.core.record import Draft, Query, Status
 from umavez.stores.sqlite import store as module
 from umavez.stores.sqlite.statements import finding
 
@@ -199,3 +200,15 @@ def test_a_glance_gives_its_turn_back_whatever_came_of_it(tmp_path: Path) -> Non
         pool.submit(file.write, lambda connection: connection.execute(RAISE)).result(10)
     assert file.glance(KEPT, ()) == (77,)
     file.close()
+
+
+def test_a_place_longer_than_its_column_is_refused_as_what_cannot_be_kept(tmp_path: Path) -> None:
+    """Not as a file that is busy: to try again would not help."""
+    store = Once(f"sqlite:///{tmp_path}/r.db", scope="shop").store
+    draft = Draft(Key("shop", "pay", "1"), "s", Status.PENDING, True, process_instance="p" * 256)
+
+    with pytest.raises(NotStorable, match="256 characters"):
+        store.swap(None, draft)
+
+    assert store.read(draft.key).current is None
+    store.close()

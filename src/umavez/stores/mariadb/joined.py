@@ -11,8 +11,8 @@ from umavez.core.record import Draft
 from umavez.errors import ConfigurationError, OperationInProgress, StoreError, StoreUnavailable
 from umavez.sql.joining import warn_of_parting
 from umavez.stores.mariadb.errors import CHANGED_SINCE_READ, DEADLOCK, LOCK_TIMEOUT, failed, number
-from umavez.stores.mariadb.limits import refuse_long_texts
 from umavez.stores.mariadb.statements import Statement
+from umavez.stores.rows import refuse_long_texts
 
 IN_TRANSACTION = 1
 """The bit of the server's status that says a transaction is open."""

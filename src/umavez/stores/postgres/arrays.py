@@ -128,6 +128,8 @@ def packed(swaps: Sequence[Swap], offset: int, *, tells: bool = False) -> tuple[
 
     `tells`: some of it have an event or an origin. Raises NotStorable and StoreUnavailable for what cannot be sent.
     """
+    for swap in swaps:
+        rows.refuse_long_texts(swap.draft)
     try:
         if not tells and (values := plain(swaps, offset)):
             return sql.BATCH_PLAIN, tuple(values)

@@ -130,8 +130,9 @@ def _kind(value: Any) -> type:
 
 
 def swapping(swap: Swap, offset: int) -> tuple[str, Row]:
-    """The statement of a single swap, and its parameters."""
+    """The statement of a single swap, and its parameters. Raises NotStorable."""
     draft = swap.draft
+    rows.refuse_long_texts(draft)
     if swap.expected is None:
         if draft.origin is None:
             return sql.INSERT, inserting(swap, offset)
@@ -171,6 +172,7 @@ def plainly(swap: Swap, offset: int) -> tuple[str, Values]:
     """
     expected, draft = swap
     key = draft.key
+    rows.refuse_long_texts(draft)
     try:
         if expected is None:
             head = [_pack(offset), key.digest, _text(key.scope), _text(key.operation), _text(key.value)]

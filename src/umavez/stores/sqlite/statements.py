@@ -16,6 +16,7 @@ from umavez.stores.rows import (
     key_of,
     order,
     record_of,
+    refuse_long_texts,
     telling_record_of,
     values_of,
 )
@@ -87,6 +88,7 @@ def swapping(swap: Swap, now: Instant, fence: int | None = None, *, current: boo
     `fence` was set aside for it by somebody who has looked at the key already; without one, a key that is taken is
     looked at first, so that a replay writes nothing. `current`: the file is known to keep events and origins.
     """
+    refuse_long_texts(swap.draft)
     if not current and telling(swap.draft) and not (yield KEEPS, ())[0]:
         swap = bare(swap)
     draft, digest = swap.draft, swap.draft.key.digest

@@ -12,6 +12,7 @@ from umavez.clock import Clock
 from umavez.stores.memory import MemoryStore
 from umavez.testing.broken.counting import AddsTalliesUp, CountsByTheHour, CountsOneProcess, KeepsNumbersForEver
 from umavez.testing.broken.keeping import (
+    CutsPlaces,
     DropsProgress,
     ExpiresThePending,
     FindsAnyDigest,
@@ -89,6 +90,7 @@ __all__ = [
     "CountsByTheHour",
     "CountsOneProcess",
     "CutsLongKeys",
+    "CutsPlaces",
     "CutsStamps",
     "DropsProgress",
     "ExpiresThePending",
@@ -165,6 +167,7 @@ ALL: tuple[Broken, ...] = (
     Broken(SweepsTooMuch, sweeping.sweeping_keeps_to_its_limit),
     Broken(UsesTheHostClock, times.the_store_clock_ends_a_lease),
     Broken(ResetsTheBirth, times.created_at_stays_for_one_life_and_begins_anew_with_the_next),
+    Broken(CutsPlaces, outcomes.a_place_is_kept_whole_or_refused),
     Broken(DropsProgress, doubts.whoever_takes_over_inherits_the_progress),
     Broken(KeepsOldColumns, outcomes.every_part_of_a_record_can_be_replaced),
     Broken(KeepsRoundTimes, times.lease_and_keep_count_from_the_moment_of_writing),

@@ -54,6 +54,16 @@ class ResetsTheBirth(MemoryStore):
         return super().swap(expected, draft._replace(fresh=True))
 
 
+class CutsPlaces(MemoryStore):
+    """Lets the column decide how much of a text is kept."""
+
+    def swap(self, expected: str | None, draft: Draft) -> Reply:
+        """Keep the first 255 characters."""
+        return super().swap(
+            expected, draft._replace(process_instance=draft.process_instance and draft.process_instance[:255])
+        )
+
+
 class DropsProgress(MemoryStore):
     """Forgets a column in the update that it has in the insert."""
 

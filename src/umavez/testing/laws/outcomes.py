@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from umavez.core.protocol import Busy, Intent, Mismatched, Replay
 from umavez.core.record import Draft, Settled, Status
+from umavez.errors import NotStorable
 from umavez.testing.harness import AnyBench
 from umavez.testing.laws.law import Law
 
@@ -137,6 +138,19 @@ def every_part_of_a_record_can_be_replaced(bench: AnyBench) -> None:
     assert (record.error, record.progress, record.evidence) == (None, None, None)
 
 
+def a_place_is_kept_whole_or_refused(bench: AnyBench) -> None:
+    """A process instance or an activity that is too long for its column is not cut, nor are blanks at its end."""
+    for number, text in enumerate(("p" * 255, "🚕" * 255, "p" * 255 + " ", "p" * 256)):
+        draft = _full(bench, f"place{number}", "")._replace(process_instance=text, activity=text)
+        try:
+            bench.swap(None, draft)
+        except NotStorable:
+            assert len(text) > 255
+            continue
+        record = bench.record(draft.key)
+        assert (record.process_instance, record.activity) == (text, text)
+
+
 def _full(bench: AnyBench, value: str, text: str | None) -> Draft:
     return Draft(
         bench.key(value),
@@ -163,4 +177,5 @@ LAWS: tuple[Law, ...] = (
     a_mismatch_is_said_before_a_takeover,
     every_part_of_a_record_comes_back,
     every_part_of_a_record_can_be_replaced,
+    a_place_is_kept_whole_or_refused,
 )

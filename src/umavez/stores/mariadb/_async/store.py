@@ -27,7 +27,6 @@ from umavez.stores.mariadb._async.connection import AsyncMariadbConnection, Exec
 from umavez.stores.mariadb._async.joined import AsyncJoinedMariadbStore
 from umavez.stores.mariadb._async.swaps import AsyncMariadbLane
 from umavez.stores.mariadb.errors import Blocked
-from umavez.stores.mariadb.limits import refuse_long_texts
 from umavez.stores.mariadb.schema import BEGIN, COMMIT, GALERA, NEWEST, PRESENT, VERSION, WHOLE, checked, schema, told
 from umavez.stores.mariadb.statements import (
     Rows,
@@ -41,6 +40,7 @@ from umavez.stores.mariadb.statements import (
     texts_at,
 )
 from umavez.stores.mariadb.url import Address
+from umavez.stores.rows import refuse_long_texts
 
 
 class AsyncMariadbStore:
