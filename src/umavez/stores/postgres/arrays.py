@@ -50,6 +50,14 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
         _integers(columns.attempt),
         _bigints(columns.lease),
         _bigints(columns.keep),
+        *_kept(columns),
+        *_told(columns.event, columns.origin),
+    ]
+
+
+def _kept(columns: Any) -> Sequence[bytes | None]:
+    """What a draft keeps behind its times."""
+    return [
         _texts(columns.fingerprint),
         _texts(columns.process_instance),
         _texts(columns.activity),
@@ -57,7 +65,6 @@ def batch(swaps: Sequence[Swap], offset: int) -> list[Any]:
         _texts(columns.error),
         _texts(columns.progress),
         _texts(columns.evidence),
-        *_told(columns.event, columns.origin),
     ]
 
 
@@ -106,13 +113,7 @@ def _plain_changes(swaps: Sequence[Swap]) -> Sequence[bytes | None] | None:
         _texts(columns.status),
         _bigints(columns.lease),
         _bigints(columns.keep),
-        _texts(columns.fingerprint),
-        _texts(columns.process_instance),
-        _texts(columns.activity),
-        *_outcomes(columns.settled),
-        _texts(columns.error),
-        _texts(columns.progress),
-        _texts(columns.evidence),
+        *_kept(columns),
     ]
 
 
