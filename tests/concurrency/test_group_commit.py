@@ -16,7 +16,7 @@ from umavez.concurrency.group_commit import MOST, AsyncGroupCommit, GroupCommit
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Status
-from umavez.errors import OperationInProgress, StoreUnavailable, StoreUncertain
+from umavez.errors import NotStorable, OperationInProgress, StoreUnavailable, StoreUncertain
 from umavez.stores.memory import MemoryStore
 
 PATIENCE = 20.0
@@ -205,6 +205,21 @@ def test_after_a_foreign_error_nobody_is_told_that_nothing_was_written(lane: Con
     callers.finish()
 
     assert isinstance(callers.answers["late"], StoreUncertain)
+
+
+def test_what_cannot_be_kept_leaves_no_doubt_about_its_neighbours(lane: Connection) -> None:
+    callers = Callers(GroupCommit([lane]))
+    gate = _busy(lane, callers)
+    lane.poison["bad"] = NotStorable("too long")
+    lane.poison["late"] = StoreUnavailable("away")
+    for name in ("bad", "late", "well"):
+        callers.call(name, swap(name))
+        callers.queued(len(callers.threads) - 1)
+
+    gate.set()
+    callers.finish()
+
+    assert [type(callers.answers[name]) for name in ("bad", "late", "well")] == [NotStorable, StoreUnavailable, Swapped]
 
 
 class Held(Connection):

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from umavez.core.flow import Stale, Swap, Swapped
-from umavez.errors import OperationInProgress, StoreError, StoreUncertain
+from umavez.errors import NotStorable, OperationInProgress, StoreError, StoreUnavailable, StoreUncertain
 
 Reply = Swapped | Stale
 Answer = Reply | Exception
 Q = TypeVar("Q")
 INTERRUPTED = "The batch that carried this write was interrupted; ask again to learn whether it stands."
+COMPANY = "Another write that went along cannot be kept; nothing was written, try again."
 SHUNNED_FOR = 5.0
 """Seconds that a key is sent alone after a write waited for its lock in vain; each further one begins them anew."""
 SHUNNED = 10_000
@@ -71,7 +72,9 @@ class Resent:
     """The answers to the swaps of a failed batch, sent one by one."""
 
     def __init__(self, first: Exception, shunned: Shunned) -> None:
-        # An error that is not the store's own tells nothing about what was written.
+        if isinstance(first, NotStorable):
+            first = StoreUnavailable(COMPANY)
+        # Any other error that is not the store's own tells nothing about what was written.
         self._first = first if isinstance(first, StoreError) else StoreUncertain(INTERRUPTED)
         self._shunned = shunned
         self._failures = 0
