@@ -98,6 +98,32 @@ class Open(pydantic.BaseModel, extra="allow"):
     known: int = 1
 
 
+class Bare(pydantic.BaseModel, extra="allow"):
+    """Has nothing but what it is given."""
+
+
+class Renamed(pydantic.BaseModel, extra="allow"):
+    """The name of its field is free in the wire format."""
+
+    amount: int = pydantic.Field(alias="value")
+
+
+class Secretive(pydantic.BaseModel):
+    """Holds more than its fields."""
+
+    amount: int
+    _taken: int = pydantic.PrivateAttr(0)
+    _notes: list[Any] = pydantic.PrivateAttr(default_factory=list)
+    _never: int
+
+
+def secretive(taken: int, *notes: Any) -> Secretive:
+    value = Secretive(amount=3)
+    value._taken = taken
+    value._notes.extend(notes)
+    return value
+
+
 class Pair(NamedTuple):
     one: int
 
@@ -185,6 +211,11 @@ def test_a_constructor_that_changes_its_input_does_not_change_it_twice() -> None
         Crossed(seller=1, buyer=2),
         Open.model_validate({"known": 2, "unknown": [3]}),
         Open(),
+        Bare.model_validate({"$uuid": "no such thing"}),
+        Bare.model_validate({"$float": "1", "b": 2}),
+        Renamed.model_validate({"value": 1, "amount": 2, "more": 3}),
+        secretive(7, "a", (1, 2)),
+        secretive(0),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -192,6 +223,34 @@ def test_a_value_whose_class_runs_code_of_its_own_comes_back_as_it_was(value: An
     back = CODEC.decode(CODEC.encode(value, KEY), KEY)
     assert back == value
     assert getattr(back, "model_fields_set", None) == getattr(value, "model_fields_set", None)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Bill(total=3, lines=["a"]), '{"total":6,"lines":["a","fee"]},["lines","total"]'),
+        (Open.model_validate({"more": 2}), '{"known":1,"more":2},["more"]'),
+    ],
+    ids=["fields", "extra"],
+)
+def test_a_model_without_private_attributes_is_written_as_before(value: Any, written: str) -> None:
+    assert CODEC.encode(value, KEY) == f'{{"$model":["{__name__}:{type(value).__name__}",{written}]}}'
+
+
+def test_a_model_kept_without_its_private_attributes_gets_those_of_its_class() -> None:
+    back = CODEC.decode(f'{{"$model":["{__name__}:Secretive",{{"amount":3}},["amount"]]}}', KEY)
+    assert back == Secretive(amount=3)
+
+
+def test_private_attributes_that_the_class_has_no_more_are_left_out_and_new_ones_are_its_own() -> None:
+    more = '{"private":{"_taken":7,"_gone":1}}'
+    back = CODEC.decode(f'{{"$model":["{__name__}:Secretive",{{"amount":3}},["amount"],{more}]}}', KEY)
+    assert back == secretive(7)
+
+
+def test_a_model_with_a_private_attribute_that_cannot_be_kept_is_refused_and_says_so() -> None:
+    with pytest.raises(NotStorable, match=r"private attributes of .*:Secretive cannot be kept .*object"):
+        CODEC.encode(secretive(1, object()), KEY)
 
 
 def test_a_constructor_that_asks_for_more_than_fields_is_no_obstacle() -> None:

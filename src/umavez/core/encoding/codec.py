@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from umavez.core.encoding.models import is_model, members_of, namesakes_of, private_of
 from umavez.core.key import Key
 from umavez.errors import NotStorable
 
@@ -114,12 +115,29 @@ class JsonCodec:
             members = {field.name: self._tagged(getattr(value, field.name)) for field in dataclasses.fields(value)}
             return {"$data": [self._findable(kind), members]}
         if is_model(value):
-            members = {name: self._tagged(item) for name, item in model_members(value).items()}
-            return {"$model": [self._findable(kind), members, sorted(value.model_fields_set)]}
+            return {"$model": self._modelled(value)}
         raise NotStorable(
             f"A result of type {kind.__module__}.{kind.__qualname__} cannot be kept; "
             "return plain values, dataclasses, pydantic models or enums, or pass codec=."
         )
+
+    def _modelled(self, value: Any) -> list[Any]:
+        """Its class, its members, which of them were given; and in a fourth place what has no name of its own there.
+
+        The members are written as any dict is: what a model was given beyond its fields may bear the name of a tag.
+        """
+        kind = type(value)
+        parts = [self._findable(kind), self._tagged(members_of(value)), sorted(value.model_fields_set)]
+        apart: dict[str, Any] = {}
+        if namesakes := namesakes_of(value):
+            apart["extra"] = self._tagged(namesakes)
+        if private := private_of(value):
+            try:
+                apart["private"] = self._tagged(private)
+            except NotStorable as error:
+                # Left out, a repeat would be given another value than the first run.
+                raise NotStorable(f"The private attributes of {name_of(kind)} cannot be kept ({error})") from error
+        return [*parts, apart] if apart else parts
 
     def _findable(self, kind: type) -> str:
         """The name by which decoding finds `kind` again: what could not come back is refused before it is kept."""
@@ -176,22 +194,17 @@ def loaded_class(name: str) -> object:
     return found
 
 
-def is_model(value: object) -> bool:
-    """Whether `value` is an instance of a pydantic model; told without importing pydantic."""
-    return hasattr(type(value), "__pydantic_validator__") and hasattr(type(value), "model_fields")
-
-
-def model_members(value: Any) -> dict[str, Any]:
-    """What a pydantic model holds, by the names of its fields and of what it was given beyond them."""
-    return {**{name: getattr(value, name) for name in type(value).model_fields}, **(value.model_extra or {})}
-
-
 def _is_record(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) or hasattr(kind, "__pydantic_validator__")
 
 
-def _remodelled(kind: Any, members: dict[str, Any], given: list[str]) -> Any:
-    """A pydantic model with exactly `members`. Not validated again: a validator would change them a second time."""
+def _remodelled(
+    kind: Any, members: dict[str, Any], given: list[str], apart: dict[str, dict[str, Any]] | None = None
+) -> Any:
+    """A pydantic model with exactly `members`. Not validated again: a validator would change them a second time.
+
+    Without private attributes, as older records are, they are what the class makes of them.
+    """
     fields = kind.model_fields
     missing = [name for name, field in fields.items() if field.is_required() and name not in members]
     if missing:
@@ -201,6 +214,12 @@ def _remodelled(kind: Any, members: dict[str, Any], given: list[str]) -> Any:
     # As in _rebuilt: model_post_init has run again; and a field whose alias is the name of another was given its value.
     value.__dict__.update({name: item for name, item in members.items() if name in fields})
     object.__setattr__(value, "__pydantic_fields_set__", set(given))
+    apart = apart or {}
+    private = {name: item for name, item in apart.get("private", {}).items() if name in kind.__private_attributes__}
+    if private:
+        object.__setattr__(value, "__pydantic_private__", {**private_of(value), **private})
+    if value.model_extra is not None:
+        value.model_extra.update(apart.get("extra", {}))
     return value
 
 
