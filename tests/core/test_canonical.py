@@ -7,9 +7,10 @@ import tracemalloc
 from collections import OrderedDict
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,19 @@ class Colour(enum.Enum):
 class Order:
     number: int
     colour: Colour
+
+
+class Text(str):
+    """A kind of text."""
+
+    __slots__ = ()
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    """Takes more than its fields, under names that are also those of something else."""
+
+    KIND: ClassVar[str] = "open"
+    amount: int = pydantic.Field(1, alias="value")
 
 
 PLAIN = st.recursive(
@@ -56,6 +70,8 @@ SAME = [
     (UUID(int=1), str(UUID(int=1))),
     (b"a", bytearray(b"a")),
     (timedelta(seconds=90), timedelta(minutes=1.5)),
+    ("\0a", Text("\0a")),
+    (Open.model_validate({"copy": "x"}), {"amount": 1, "copy": "x"}),
 ]
 
 DIFFERENT = [
@@ -75,6 +91,16 @@ DIFFERENT = [
     (time(1), time(2)),
     (b"a", "a"),
     ({"a": None}, {}),
+    ({1: "a"}, {"\0int:1": "a"}),
+    ({None: "a"}, {"\0NoneType:null": "a"}),
+    ({"\0a": 1}, {"\0s:\0a": 1}),
+    (b"a", {"\0bytes": "61"}),
+    (Decimal("1e500"), "\0n:1e500"),
+    (Decimal("1e500"), Text("\0n:1e500")),
+    (Open.model_validate({"\0int:1": 1}), {"amount": 1, 1: 1}),
+    (Open.model_validate({"KIND": "a"}), Open.model_validate({"KIND": "b"})),
+    (Open.model_validate({"value": 1, "amount": 2}), Open.model_validate({"value": 1, "amount": 3})),
+    (Open.model_validate({"value": 1, "amount": 2}), Open.model_validate({"value": 1})),
 ]
 
 
@@ -146,6 +172,22 @@ def test_the_form_is_sorted_compact_utf8() -> None:
 def test_a_fingerprint_bears_its_version_and_never_changes() -> None:
     """A stored fingerprint that another release computes otherwise would accuse honest callers."""
     assert fingerprint({"amount": 10}) == "1:a8b88b82fe90a16048eb8851fe382405395cd395dafaa7ca9be90ec00f82a72b"
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (
+            {1: "a", "b\0": {(1, "x"): b"a"}},
+            b'{"\\u0000int:1":"a","b\\u0000":{"\\u0000tuple:[1,\\"x\\"]":{"\\u0000bytes":"61"}}}',
+        ),
+        (["\0a", Decimal("1.5"), Text("x")], b'["\\u0000s:\\u0000a","\\u0000n:15e-1","x"]'),
+        (Open.model_validate({"value": 2, "more": [1]}), b'{"amount":2,"more":[1]}'),
+    ],
+    ids=["names", "values", "model"],
+)
+def test_the_form_of_what_poses_as_nothing_never_changes(value: Any, form: bytes) -> None:
+    assert canonical(value) == form
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+from umavez.core.encoding.models import is_model, members_of, namesakes_of
 from umavez.errors import NotStorable
 
 _PLAIN = (int, bool, type(None))
@@ -36,8 +37,7 @@ _ENCODE = json.JSONEncoder(
 def _form(value: Any) -> Any:
     kind = type(value)
     if kind is str:
-        # NUL marks what is not text (below); a text that begins with it is marked too, so that none can pose.
-        return f"\u0000s:{value}" if value[:1] == "\u0000" else value
+        return _text(value)
     if kind in _PLAIN:
         return value
     if kind is dict:
@@ -47,10 +47,15 @@ def _form(value: Any) -> Any:
     return _special(value)
 
 
+def _text(value: str) -> str:
+    # NUL marks what is not text (below); a text that begins with it is marked too, so that none can pose.
+    return f"\u0000s:{value}" if value[:1] == "\u0000" else value
+
+
 def _name(name: object) -> str:
     """Object member names: text as it is, anything else marked by its type so that 1 and "1" stay apart."""
     if type(name) is str:
-        return name
+        return _text(name)
     return f"\u0000{type(name).__name__}:{_ENCODE(_form(name))}"
 
 
@@ -75,9 +80,10 @@ def _special(value: Any) -> Any:
 def _container(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _form(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if hasattr(type(value), "__pydantic_validator__") and hasattr(type(value), "model_fields"):
-        names = (*type(value).model_fields, *(value.model_extra or ()))
-        return {name: _form(getattr(value, name)) for name in names}
+    if is_model(value):
+        members = {_name(name): _form(item) for name, item in members_of(value).items()}
+        namesakes = namesakes_of(value)
+        return {**members, "\u0000extra": _form(namesakes)} if namesakes else members
     if isinstance(value, Mapping):
         return {_name(name): _form(item) for name, item in value.items()}
     if isinstance(value, set | frozenset):
@@ -85,7 +91,7 @@ def _container(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_form(item) for item in value]
     if isinstance(value, str):
-        return str.__str__(value)
+        return _text(str.__str__(value))
     if isinstance(value, int):
         return int.__int__(value)
     raise NotStorable(
