@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import gc
+import json
 import os
 import sqlite3
 import threading
@@ -130,6 +133,20 @@ def elsewhere(call: Any) -> Any:
     thread.start()
     thread.join(10)
     return result[0]
+
+
+class Shown:
+    """A codec that takes anything."""
+
+    def encode(self, value: Any, key: Key) -> str:
+        return json.dumps(value, default=str)
+
+    def decode(self, text: str, key: Key) -> Any:
+        return json.loads(text)
+
+
+async def as_coroutine(body: Any) -> Any:
+    return body()
 
 
 class Counter:
@@ -818,6 +835,69 @@ def test_a_coroutine_that_nobody_awaited_is_not_kept_as_done(policy: Any) -> Non
     record = once.get("pay", "1")
     assert record is not None
     assert (record.status, record.settled) == (Status.UNKNOWN, None)
+
+
+async def never_begun() -> str:
+    raise AssertionError("never begun")
+
+
+def generated() -> Any:
+    yield 1
+
+
+async def generated_by_tasks() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize("policy", ["hold", "rerun"])
+@pytest.mark.parametrize(
+    ("undone", "said"),
+    [
+        (generated, "a generator, whose code runs as it is gone through"),
+        (generated_by_tasks, "a async_generator, whose code runs"),
+        (lambda: (str(number) for number in (1, 2)), "a generator, whose code runs"),
+        (lambda: map(str, (1, 2)), "a map, whose code runs"),
+        (concurrent.futures.Future, "a Future, whose work may not be over"),
+    ],
+    ids=["generator", "async generator", "expression", "map", "future"],
+)
+def test_what_stands_for_work_to_be_done_is_not_kept_as_done(shell: Shell, undone: Any, said: str, policy: Any) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        shell.do(shell.engine.run("pay", key="1", call=undone, unknown=policy))
+    record = shell.do(shell.engine.get("pay", "1"))
+    assert (record.status, record.settled) == (Status.UNKNOWN, None)
+
+
+@pytest.mark.parametrize("codec", [None, Shown()], ids=["own", "given"])
+def test_a_coroutine_is_not_kept_as_done_by_a_codec_that_takes_anything(codec: Any) -> None:
+    once = Once("memory:", scope="shop", codec=codec)
+    with pytest.raises(ConfigurationError, match="nobody awaits"):
+        once.run("pay", key="1", call=never_begun, unknown="hold")
+    assert once.find(status=Status.UNKNOWN)
+
+
+def test_what_a_plain_function_did_under_tasks_has_happened() -> None:
+    """`await` refuses its value, but only after the effect: taken for a failure, it would happen again."""
+
+    async def main() -> None:
+        once = AsyncOnce("memory:", scope="shop")
+        pay, ask = Counter("paid"), Counter(Happened("asked"))
+        calls: list[Any] = [pay, functools.partial(pay), lambda: as_coroutine(pay)]
+        for number, call in enumerate(calls):
+            for replayed in (False, True):
+                outcome = await once.run("pay", key=number, call=call, unknown="rerun")
+                assert outcome[:2] == ("paid", replayed)
+        assert pay.calls == len(calls)
+
+        with pytest.raises(ValueError, match="lost"):
+            await once.run("pay", key="asked", call=Counter(error=ValueError("lost")), unknown=ask)
+        adopted = await once.run("pay", key="asked", call=pay, unknown=ask)
+        assert (adopted.value, ask.calls, pay.calls) == ("asked", 1, len(calls))
+
+        shown = await once.run("pay", key=0, call=pay, unknown="rerun", replay=lambda value: f"{value} today")
+        assert shown.value == "paid today"
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("batch", [0, -1])

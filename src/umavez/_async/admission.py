@@ -11,7 +11,7 @@ from umavez._async.attempt import AsyncAttempt, drive, swap_again
 from umavez._async.chronicle import announce, remark
 from umavez.concurrency.aside import AsyncAside, CutOff, Late
 from umavez.concurrency.heartbeat import AsyncHeartbeats
-from umavez.concurrency.waiting import AsyncBell
+from umavez.concurrency.waiting import AsyncBell, async_awaited
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
 from umavez.core.drafts import claiming
 from umavez.core.flow import Swapped
@@ -267,7 +267,7 @@ async def _answer_of(plan: Plan, doubtful: Record, fence: int) -> Answer:
     """The far side's answer. An error of the asking code is no answer: it never counts as "did not happen"."""
     ask: Any = plan.policy.unknown
     try:
-        answer = await ask(plan.question(doubtful, fence))
+        answer = await async_awaited(ask(plan.question(doubtful, fence)))
     except Exception as error:  # noqa: BLE001  # whatever it raises, the outcome stays unknown
         return CannotTell(message(error))
     if isinstance(answer, Happened | NotHappened | CannotTell):

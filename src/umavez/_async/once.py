@@ -10,6 +10,7 @@ from umavez._async.admission import AsyncAdmission, Entered
 from umavez._async.attempt import AsyncAttempt, drive
 from umavez._async.observed import async_observed
 from umavez._async.operation import AsyncOperation, async_operation_of
+from umavez.concurrency.waiting import async_awaited
 from umavez.core.encoding.codec import Codec, JsonCodec
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
@@ -95,7 +96,10 @@ class AsyncOnce:
         scope: str | None = None,
         **options: Unpack[Options],
     ) -> Outcome[T]:
-        """Run `call` once for `key`. `fingerprint` is what the request means, to notice a key used for another."""
+        """Run `call` once for `key`. `fingerprint` is what the request means, to notice a key used for another.
+
+        Raises ConfigurationError where `call` gave what stands for work still to be done; its outcome is unknown then.
+        """
         plan = self.plans.of(operation, options)
         return await self.perform(plan, plan.intent(key, fingerprint, process_instance, activity, scope), call, (), {})
 
@@ -117,7 +121,7 @@ class AsyncOnce:
         attempt = entered
         self._admission.begin(attempt)
         try:
-            value = await call(*args, **kwargs)
+            value = await async_awaited(call(*args, **kwargs))
             if attempt.done:
                 return Outcome(value, False, attempt.number, attempt.key)
             return await attempt.succeed(value)
@@ -223,7 +227,7 @@ class AsyncOnce:
     async def _shown(self, plan: Plan, record: Record) -> Any:
         """What a replay gives: the value kept, or what replay= makes of it now."""
         value = plan.stored(record)
-        return value if plan.replay is None else await plan.replay(value)
+        return value if plan.replay is None else await async_awaited(plan.replay(value))
 
     async def get(self, operation: str, key: object, *, scope: str | None = None) -> Record | None:
         """The record of one key, or None."""

@@ -12,7 +12,7 @@ from umavez._sync.attempt import Attempt, drive, swap_again
 from umavez._sync.chronicle import announce, remark
 from umavez.concurrency.aside import Aside, CutOff, Late
 from umavez.concurrency.heartbeat import Heartbeats
-from umavez.concurrency.waiting import Bell
+from umavez.concurrency.waiting import Bell, awaited
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
 from umavez.core.drafts import claiming
 from umavez.core.flow import Swapped
@@ -264,7 +264,7 @@ def _answer_of(plan: Plan, doubtful: Record, fence: int) -> Answer:
     """The far side's answer. An error of the asking code is no answer: it never counts as "did not happen"."""
     ask: Any = plan.policy.unknown
     try:
-        answer = ask(plan.question(doubtful, fence))
+        answer = awaited(ask(plan.question(doubtful, fence)))
     except Exception as error:  # noqa: BLE001  # whatever it raises, the outcome stays unknown
         return CannotTell(message(error))
     if isinstance(answer, Happened | NotHappened | CannotTell):

@@ -11,6 +11,7 @@ from umavez._sync.admission import Admission, Entered
 from umavez._sync.attempt import Attempt, drive
 from umavez._sync.observed import observed
 from umavez._sync.operation import Operation, operation_of
+from umavez.concurrency.waiting import awaited
 from umavez.core.encoding.codec import Codec, JsonCodec
 from umavez.core.policy import Answer, NotHappened
 from umavez.core.protocol import Intent
@@ -96,7 +97,10 @@ class Once:
         scope: str | None = None,
         **options: Unpack[Options],
     ) -> Outcome[T]:
-        """Run `call` once for `key`. `fingerprint` is what the request means, to notice a key used for another."""
+        """Run `call` once for `key`. `fingerprint` is what the request means, to notice a key used for another.
+
+        Raises ConfigurationError where `call` gave what stands for work still to be done; its outcome is unknown then.
+        """
         plan = self.plans.of(operation, options)
         return self.perform(plan, plan.intent(key, fingerprint, process_instance, activity, scope), call, (), {})
 
@@ -118,7 +122,7 @@ class Once:
         attempt = entered
         self._admission.begin(attempt)
         try:
-            value = call(*args, **kwargs)
+            value = awaited(call(*args, **kwargs))
             if attempt.done:
                 return Outcome(value, False, attempt.number, attempt.key)
             return attempt.succeed(value)
@@ -224,7 +228,7 @@ class Once:
     def _shown(self, plan: Plan, record: Record) -> Any:
         """What a replay gives: the value kept, or what replay= makes of it now."""
         value = plan.stored(record)
-        return value if plan.replay is None else plan.replay(value)
+        return value if plan.replay is None else awaited(plan.replay(value))
 
     def get(self, operation: str, key: object, *, scope: str | None = None) -> Record | None:
         """The record of one key, or None."""

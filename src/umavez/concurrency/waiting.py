@@ -1,10 +1,16 @@
-"""Waiting for an event at most for a while, in threads and in tasks."""
+"""Waiting in threads and in tasks: for an event at most for a while, and for what a callable gave."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from _thread import allocate_lock
+from collections.abc import Awaitable, Generator
+from inspect import isawaitable
+from types import CoroutineType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
 class Bell:
@@ -67,3 +73,28 @@ async def async_wait(event: asyncio.Event, seconds: float) -> None:
     except RuntimeError:
         # An event of a loop that is over: nobody will set it.
         await asyncio.sleep(seconds)
+
+
+class _Had(Generic[T]):
+    """A value, as something to await: it is over at once."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        yield from ()
+        return self._value
+
+
+def awaited(given: T) -> T:
+    """`given` as it is: threads have waited for it in the call."""
+    return given
+
+
+def async_awaited(given: Awaitable[T] | T) -> Awaitable[T]:
+    """`given`, to be awaited; a plain function's value too. An error here would deny what that function has done."""
+    if type(given) is CoroutineType or isawaitable(given):
+        return given
+    return _Had(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import CoroutineType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,10 @@ from umavez.errors import ConfigurationError, InvalidKey, NotStorable, OutcomeNo
 _new = tuple.__new__  # see core/drafts.py, where its gain is told
 ARGUMENTS = object()
 """The default of `fingerprint=`: the function's bound arguments."""
+
+
+_UNDONE = frozenset((CoroutineType, GeneratorType, AsyncGeneratorType, map, filter))
+"""What a call may give at once for work that is done later, or never."""
 
 
 class Plan:
@@ -79,18 +83,17 @@ class Plan:
     def kept(self, key: Key, value: Any) -> tuple[Settled, str | None]:
         """What to store for `value`, and why it is not the value if it is not. Raises NotStorable.
 
-        Raises ConfigurationError for a coroutine: what it was to do has not been done, and must not be kept as done.
+        Raises ConfigurationError for a coroutine, a generator and the like: what they were to do has not been done, or
+        not all of it, and must not be kept as done.
         """
+        if self.reference is None and type(value) in _UNDONE:
+            raise self._undone(value)
         try:
             body = self.codec.encode(value if self.reference is None else self.reference(value), key)
             size = len(body) if body.isascii() else len(body.encode())
         except Exception as error:
-            if isinstance(value, CoroutineType):
-                value.close()
-                raise ConfigurationError(
-                    f"{self.operation}: the call gave a coroutine that nobody awaits, so its code has not run; "
-                    "await it with AsyncOnce, or call a function that does the work itself."
-                ) from None
+            if type(value) in _UNDONE or hasattr(value, "add_done_callback"):
+                raise self._undone(value) from None
             if isinstance(error, NotStorable):
                 raise
             # The effect has happened: what reference= or a codec of the caller's says then is no judgement on it.
@@ -98,6 +101,18 @@ class Plan:
         if size > self.policy.max_body:
             return Settled(True, None), f"{size} bytes are more than the {self.policy.max_body} allowed"
         return _new(Settled, (True, body)), None
+
+    def _undone(self, value: Any) -> ConfigurationError:
+        what = f"{self.operation}: the call gave a {type(value).__name__}"
+        if isinstance(value, CoroutineType):
+            value.close()
+            return ConfigurationError(
+                f"{what} that nobody awaits, so its code has not run; "
+                "await it with AsyncOnce, or call a function that does the work itself."
+            )
+        if type(value) in _UNDONE:
+            return ConfigurationError(f"{what}, whose code runs as it is gone through; go through it in the call.")
+        return ConfigurationError(f"{what}, whose work may not be over; wait for its result in the call.")
 
     def refusal(self, key: Key, error: BaseException) -> Settled:
         """What to store for a final refusal."""
