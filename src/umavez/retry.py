@@ -61,7 +61,8 @@ class Budget:
         self._size = size
         self._ratio = ratio
         self._left = size
-        self._lock = threading.Lock()
+        # A signal handler may make a call while its own thread is inside: it must not wait for itself.
+        self._lock = threading.RLock()
 
     def earn(self) -> None:
         """A first try was made."""

@@ -13,7 +13,8 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import iscoroutinefunction
 from typing import NamedTuple, cast
 from weakref import WeakMethod
@@ -72,7 +73,10 @@ class Minutes:
 
         An opened store is kept: it knows of forks, and closing it here would end the parent's session.
         """
-        self._lock = threading.Lock()
+        # A signal handler may make a call while its own thread is inside: it must not wait for itself.
+        self._lock = threading.RLock()
+        self._inside = False
+        self._put_off: list[Event] = []
         self._writing = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -91,17 +95,43 @@ class Minutes:
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
-        name = (event.key.operation, event.kind)
         with self._lock:
-            if time.monotonic() >= self._ends:
-                self._turn()
-            counts = self._counts.get(name)
-            if counts is None:
-                counts = self._begun(name)
-            counts[0] += 1
-            if event.seconds:
-                counts[1] += event.seconds
-                counts[2 + bucket_of(event.seconds)] += 1
+            if self._inside:
+                self._put_off.append(event)
+                return
+            self._inside = True
+            try:
+                self._count(event)
+                self._catch_up()
+            finally:
+                self._inside = False
+
+    def _count(self, event: Event) -> None:
+        name = (event.key.operation, event.kind)
+        if time.monotonic() >= self._ends:
+            self._turn()
+        counts = self._counts.get(name)
+        if counts is None:
+            counts = self._begun(name)
+        counts[0] += 1
+        if event.seconds:
+            counts[1] += event.seconds
+            counts[2 + bucket_of(event.seconds)] += 1
+
+    def _catch_up(self) -> None:
+        while self._put_off:
+            self._count(self._put_off.pop())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The numbers are this thread's, and what a signal handler has counted meanwhile is put off."""
+        with self._lock:
+            before, self._inside = self._inside, True
+            try:
+                self._catch_up()
+                yield
+            finally:
+                self._inside = before
 
     def _begun(self, name: tuple[str, str]) -> list[float]:
         """The numbers of a name that comes for the first time in this minute."""
@@ -116,7 +146,7 @@ class Minutes:
 
     def start(self) -> None:
         """Begin, without waiting for the first event: what stands is to be seen where nobody calls, too."""
-        with self._lock:
+        with self._alone():
             if self._thread is None:
                 self._start()
 
@@ -156,7 +186,7 @@ class Minutes:
             hours = [tally for one in over if one.span == HOUR for tally in _tallies(one)]
             now = self._written(self._store, MINUTE, [*minutes, *_tallies(present[0])])
             self._written(self._store, HOUR, [*hours, *summed([*_tallies(present[1]), *_tallies(present[2])])])
-            with self._lock:
+            with self._alone():
                 self._over = [one for one in self._over if all(one is not written for written in over)]
             self._learn(now)
             self._told = now
@@ -189,7 +219,7 @@ class Minutes:
 
     def _taken(self) -> tuple[list[Over], tuple[Over, Over, Over]]:
         """What is over, and of what is not the minute, the hour before it, and the minute as a part of the hour."""
-        with self._lock:
+        with self._alone():
             if time.monotonic() >= self._ends:
                 self._turn()
             at = self._at or 0
@@ -219,7 +249,7 @@ class Minutes:
     def _learn(self, now: Instant) -> None:
         """Go by the store's clock, which said so just now; never back into a minute that was over."""
         at = begun(now, MINUTE)
-        with self._lock:
+        with self._alone():
             if self._at is None or at >= self._at:
                 self._begin(at, time.monotonic() + (at + MINUTE - now) / 1000)
 

@@ -42,7 +42,8 @@ class Tracing:
     def __init__(self, tracer_provider: trace.TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("umavez", tracer_provider=tracer_provider)
         self._made: OrderedDict[bytes, trace.SpanContext] = OrderedDict()
-        self._lock = threading.Lock()
+        # A signal handler may make a call while its own thread is inside: it must not wait for itself.
+        self._lock = threading.RLock()
 
     def started(self, key: Key, attempt: int, fence: int) -> tuple[trace.Span, Any, bytes] | None:
         """The code of an attempt starts, in a span of its own."""

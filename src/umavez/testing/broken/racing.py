@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import nullcontext
 
 from umavez.clock import SYSTEM, Clock
 from umavez.core.flow import Swapped
@@ -26,8 +25,11 @@ class LocksNothing(MemoryStore):
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
         super().__init__(clock)
-        self._lock = nullcontext()  # type: ignore[assignment]  # no lock at all
         self._records = _Overtaken()
+
+    def swap(self, expected: str | None, draft: Draft) -> Reply:
+        """Put `draft` where `expected` stands, whoever else is about to."""
+        return self._swapped(expected, draft)
 
 
 class SweepsWhatItSaw(MemoryStore):
