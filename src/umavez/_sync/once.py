@@ -71,16 +71,17 @@ class Once:
         """Declare a function as an operation. `key` gets the arguments it names and gives the key's value.
 
         `options` are those of Policy, and codec=, replay=, reference=. Raises NotDeclared without unknown=, and
-        ConfigurationError for a function of the other kind (`def` here is Once's, `async def` Once's).
+        ConfigurationError for a function of the other kind (`def` here is Once's, `async def` Once's), and for
+        another function than the one that has this name.
         """
-        plan = self.plans.declared(name, options)
+        plan = self.plans.planned(name, options)
 
         def decorate(function: Callable[P, T]) -> Operation[P, T]:
             refuse_misfit(name, function)
-            self.plans.bind(name, function)
             binder = Binder(
                 plan, function, key=key, fingerprint=fingerprint, process_instance=process_instance, activity=activity
             )
+            self.plans.bind(plan, function)
             return operation_of(self, plan, binder, function)
 
         return decorate

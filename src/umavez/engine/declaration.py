@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 from uuid import UUID
@@ -18,6 +17,7 @@ from umavez.core.protocol import Intent
 from umavez.core.record import Record, Settled
 from umavez.core.resolution import Resolution
 from umavez.engine.outcome import Question
+from umavez.engine.places import Place, place_of
 from umavez.errors import ConfigurationError, InvalidKey, NotStorable, OutcomeNotKept, OutcomeUnreadable
 
 _new = tuple.__new__  # see core/drafts.py, where its gain is told
@@ -147,27 +147,32 @@ class Plans:
         self._codec = codec
         self._made: dict[object, Plan] = {}
         self._last: tuple[str, Mapping[str, Any], Plan | None] = ("", {}, None)
-        self._functions: dict[str, str] = {}
+        self._functions: dict[str, Place] = {}
         self.declarations: dict[str, Plan] = {}
 
     def declared(self, operation: str, options: Mapping[str, Any]) -> Plan:
         """Declare an operation. Raises NotDeclared, ConfigurationError, InvalidKey."""
-        plan = self._plan(operation, options)
+        plan = self.planned(operation, options)
         self.declarations[operation] = plan
         return plan
 
-    def bind(self, operation: str, function: Callable[..., Any]) -> None:
-        """Note that `function` is `operation`. Raises ConfigurationError where another function is already.
+    def planned(self, operation: str, options: Mapping[str, Any]) -> Plan:
+        """The plan of an operation that is declared with its function; see `bind`. Raises as `declared` does."""
+        return self._plan(operation, options)
 
-        Under one name they would be one operation: each would be given the other's results.
+    def bind(self, plan: Plan, function: Callable[..., Any]) -> None:
+        """Declare `plan`, which is what `function` does. Raises ConfigurationError where another function is already.
+
+        Under one name they would be one operation: each would be given the other's results. What is declared stays.
         """
-        inner: Any = function
-        while isinstance(inner, partial):
-            inner = inner.func
-        name = f"{inner.__module__}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
-        known = self._functions.setdefault(operation, name)
-        if known != name:
-            raise ConfigurationError(f"{operation!r} is {known} already; give {name} an operation of its own.")
+        place = place_of(function)
+        known = self._functions.get(plan.operation)
+        if known is not None and known.is_not(place):
+            raise ConfigurationError(
+                f"{plan.operation!r} is {known.told(place)} already; give {place.told(known)} an operation of its own."
+            )
+        self._functions[plan.operation] = place
+        self.declarations[plan.operation] = plan
 
     def of(self, operation: str, options: Mapping[str, Any]) -> Plan:
         """The plan for a call with `options`; without any, the one declared under that name."""
