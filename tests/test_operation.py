@@ -137,6 +137,30 @@ def test_what_has_no_one_outcome_is_refused(engine: Any, function: Any, said: st
         declare(engine("memory:", scope="shop"), function)
 
 
+def given(**options: Any) -> dict[str, Any]:
+    return {"key": lambda order: order, "unknown": "rerun", **options}
+
+
+@pytest.mark.parametrize("option", ["unknown", "replay", "key", "fingerprint"])
+@pytest.mark.parametrize(
+    "function", [coroutine, functools.partial(coroutine), Awaited()], ids=["def", "partial", "object"]
+)
+def test_an_option_whose_coroutine_nobody_would_await_is_refused(once: Once, option: str, function: Any) -> None:
+    """Taken for an answer, it would be what a replay returns, and no outcome would ever be known."""
+    with pytest.raises(ConfigurationError, match=f"{option}="):
+        once.operation("o", **given(**{option: function}))(plain)
+    if option in ("unknown", "replay"):
+        with pytest.raises(ConfigurationError, match=f"{option}= is a coroutine function"):
+            once.run("o", key="1", call=lambda: 1, **{"unknown": "rerun", option: function})
+        AsyncOnce("memory:", scope="shop").operation("o", **given(**{option: function}))(coroutine)
+
+
+@pytest.mark.parametrize("engine", [Once, AsyncOnce])
+def test_a_reference_is_awaited_by_nobody(engine: Any) -> None:
+    with pytest.raises(ConfigurationError, match="reference= is a coroutine function"):
+        engine("memory:", scope="shop").operation("o", **given(replay=plain, reference=coroutine))
+
+
 def test_an_option_that_does_not_exist_is_named(once: Once) -> None:
     with pytest.raises(ConfigurationError, match="'unknwon'; known are codec, final"):
         once.operation("o", key=str, unknwon="rerun")  # type: ignore[call-arg]

@@ -21,7 +21,7 @@ from umavez.engine.binding import Binder, async_refuse_misfit
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, resolution_of
 from umavez.engine.insistence import while_the_lease_lives
 from umavez.engine.observing import Observers
-from umavez.engine.options import Declaration, JoinedOptions, Options
+from umavez.engine.options import Declaration, JoinedOptions, Options, async_refuse_awaited
 from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.errors import ConfigurationError
@@ -54,7 +54,7 @@ class AsyncOnce:
         """Where the store is, if it was named so; it may hold a password."""
         self.scope = scope
         self.codec: Codec = JsonCodec() if codec is None else codec
-        self.plans = Plans(scope, self.codec)
+        self.plans = Plans(scope, self.codec, async_refuse_awaited)
         self._admission = AsyncAdmission(self.store, self._observe)
 
     def operation(

@@ -22,7 +22,7 @@ from umavez.engine.binding import Binder, refuse_misfit
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, resolution_of
 from umavez.engine.insistence import while_the_lease_lives
 from umavez.engine.observing import Observers
-from umavez.engine.options import Declaration, JoinedOptions, Options
+from umavez.engine.options import Declaration, JoinedOptions, Options, refuse_awaited
 from umavez.engine.outcome import Observer, Outcome
 from umavez.engine.stamps import STAMPS
 from umavez.errors import ConfigurationError
@@ -55,7 +55,7 @@ class Once:
         """Where the store is, if it was named so; it may hold a password."""
         self.scope = scope
         self.codec: Codec = JsonCodec() if codec is None else codec
-        self.plans = Plans(scope, self.codec)
+        self.plans = Plans(scope, self.codec, refuse_awaited)
         self._admission = Admission(self.store, self._observe)
 
     def operation(

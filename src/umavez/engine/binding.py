@@ -9,6 +9,7 @@ from typing import Any
 from umavez.core.encoding.fingerprint import fingerprint
 from umavez.core.protocol import Intent
 from umavez.engine.declaration import ARGUMENTS, Plan, placed
+from umavez.engine.options import is_awaited
 from umavez.errors import ConfigurationError, NotStorable
 
 _new = tuple.__new__  # see core/drafts.py, where its gain is told
@@ -17,7 +18,7 @@ _new = tuple.__new__  # see core/drafts.py, where its gain is told
 def refuse_misfit(operation: str, function: Callable[..., Any]) -> None:
     """Raise ConfigurationError for a function that Once cannot run: its body would never be entered."""
     _refuse_generator(operation, function)
-    if _is_coroutine(function):
+    if is_awaited(function):
         raise ConfigurationError(
             f"{operation}: this is a coroutine function; declare it with AsyncOnce, or make it def."
         )
@@ -26,14 +27,10 @@ def refuse_misfit(operation: str, function: Callable[..., Any]) -> None:
 def async_refuse_misfit(operation: str, function: Callable[..., Any]) -> None:
     """Raise ConfigurationError for a function that AsyncOnce cannot await."""
     _refuse_generator(operation, function)
-    if not _is_coroutine(function):
+    if not is_awaited(function):
         raise ConfigurationError(
             f"{operation}: AsyncOnce awaits coroutine functions; declare this one with Once, or make it async def."
         )
-
-
-def _is_coroutine(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # its flags are asked for, not whether it is there
 
 
 def _refuse_generator(operation: str, function: Callable[..., Any]) -> None:
@@ -104,13 +101,11 @@ def _fingerprint_of(operation: str, meaning: object) -> str:
         raise NotStorable(f"{operation}: {error}") from error
 
 
-def _chosen(
-    operation: str, option: str, maker: Callable[..., Any], names: list[str]
-) -> Callable[[dict[str, Any]], Any]:
+def _chosen(operation: str, option: str, maker: Any, names: list[str]) -> Callable[[dict[str, Any]], Any]:
     """`maker` as a function of the bound arguments: it gets those it names, or all if it takes `**kwargs`."""
-    if not callable(maker):
+    if not callable(maker) or is_awaited(maker):
         raise ConfigurationError(
-            f"{operation}: {option}= must be a callable that takes the function's arguments by name."
+            f"{operation}: {option}= must be a plain callable that takes the function's arguments by name."
         )
     parameters = inspect.signature(maker).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

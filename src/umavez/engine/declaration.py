@@ -16,6 +16,7 @@ from umavez.core.policy import OPTIONS, Answer, CannotTell, NotHappened, Policy,
 from umavez.core.protocol import Intent
 from umavez.core.record import Record, Settled
 from umavez.core.resolution import Resolution
+from umavez.engine.options import async_refuse_awaited
 from umavez.engine.outcome import Question
 from umavez.engine.places import Place, place_of
 from umavez.errors import ConfigurationError, InvalidKey, NotStorable, OutcomeNotKept, OutcomeUnreadable
@@ -141,10 +142,14 @@ class Plan:
 class Plans:
     """The plans of one engine: those declared by name, and those made on the way by run() and attempt()."""
 
-    def __init__(self, scope: str, codec: Codec) -> None:
+    def __init__(
+        self, scope: str, codec: Codec, refuse: Callable[[str, Mapping[str, Any]], None] = async_refuse_awaited
+    ) -> None:
         prefix_of(scope, "checked")
         self._scope = scope
         self._codec = codec
+        self._refuse = refuse
+        """Raises ConfigurationError for options that the engine cannot make use of."""
         self._made: dict[object, Plan] = {}
         self._last: tuple[str, Mapping[str, Any], Plan | None] = ("", {}, None)
         self._functions: dict[str, Place] = {}
@@ -213,6 +218,7 @@ class Plans:
         return self.declarations.get(operation) or self.of(operation, {"unknown": "hold"})
 
     def _plan(self, operation: str, options: Mapping[str, Any]) -> Plan:
+        self._refuse(operation, options)
         own = {name: options[name] for name in ("replay", "reference") if name in options}
         codec = options.get("codec") or self._codec
         rest = {name: value for name, value in options.items() if name not in ("codec", *own)}

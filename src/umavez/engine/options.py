@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import Any, TypedDict
 
 from umavez.core.encoding.codec import Codec
 from umavez.core.policy import Exceptions, Mismatch, Unknown
+from umavez.errors import ConfigurationError
 
 Seconds = float | timedelta
 
@@ -48,3 +50,25 @@ class Declaration(_Waiting):
     """Options of a declaration, which must say what an unknown outcome means."""
 
     unknown: Unknown
+
+
+def refuse_awaited(operation: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for an option whose coroutine nobody would await: it would be taken for the answer."""
+    for option in ("unknown", "replay"):
+        if is_awaited(options.get(option)):
+            raise ConfigurationError(
+                f"{operation}: {option}= is a coroutine function, which Once does not await; make it def, "
+                "or declare the operation with AsyncOnce."
+            )
+    async_refuse_awaited(operation, options)
+
+
+def async_refuse_awaited(operation: str, options: Mapping[str, Any]) -> None:
+    """As `refuse_awaited`; AsyncOnce awaits most of them."""
+    if is_awaited(options.get("reference")):
+        raise ConfigurationError(f"{operation}: reference= is a coroutine function, which nobody awaits; make it def.")
+
+
+def is_awaited(function: Any) -> bool:
+    """Whether what `function` gives has to be awaited."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # its flags are asked for, not whether it is there
