@@ -837,6 +837,50 @@ def test_a_coroutine_that_nobody_awaited_is_not_kept_as_done(policy: Any) -> Non
     assert (record.status, record.settled) == (Status.UNKNOWN, None)
 
 
+@pytest.mark.parametrize("wrong", [None, 5, "pay", "coroutine"])
+def test_a_call_that_is_none_is_refused_before_there_is_a_claim(shell: Shell, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="call= takes a function without arguments"):
+        shell.do(
+            shell.engine.run("pay", key="1", call=never_begun() if wrong == "coroutine" else wrong, unknown="hold")
+        )
+    assert shell.do(shell.engine.get("pay", "1")) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"codec": 5}, "int is no codec"),
+        ({"replay": 5}, "replay= takes a function"),
+        ({"replay": str, "reference": 5}, "reference= takes a function"),
+    ],
+)
+def test_what_would_fail_after_the_effect_is_refused_before_it(shell: Shell, options: Any, said: str) -> None:
+    pay = shell.function(Counter())
+    with pytest.raises(ConfigurationError, match=said):
+        shell.do(shell.engine.run("pay", key="1", call=pay, unknown="hold", **options))
+    assert shell.do(shell.engine.get("pay", "1")) is None
+
+
+@pytest.mark.parametrize("engine", [Once, AsyncOnce])
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [({"codec": 5}, "int is no codec"), ({"observers": [5]}, "list"), ({"observers": print}, "list")],
+)
+def test_an_engine_is_made_of_what_it_can_use(engine: Any, option: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        engine("memory:", scope="shop", **option)
+
+
+@pytest.mark.parametrize(("function", "said"), [(int, "does not say what arguments it takes"), (str.upper, "")])
+def test_a_function_of_c_is_one_as_far_as_it_says_what_it_takes(function: Any, said: str) -> None:
+    declare = Once("memory:", scope="shop").operation("o", key=lambda **_: "1", unknown="rerun")
+    if not said:
+        assert declare(function)("a") == "A"
+        return
+    with pytest.raises(ConfigurationError, match=said):
+        declare(function)
+
+
 async def never_begun() -> str:
     raise AssertionError("never begun")
 

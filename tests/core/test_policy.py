@@ -40,10 +40,19 @@ def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
         {"mismatch": "ignore"},
         {"patience": 0},
         {"patience": float("nan")},
+        {"keep": 0.0004},
+        {"keep": None},
+        {"lease": "5"},
+        {"wait": None},
+        {"patience": "30"},
+        {"max_retries": float("nan")},
+        {"max_retries": "3"},
+        {"max_body": 1.5},
+        {"max_body": None},
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
         declare("charge", {"unknown": "hold"} | options)
 
 

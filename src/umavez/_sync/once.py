@@ -19,7 +19,7 @@ from umavez.core.record import Query, Record, Status, span_of, status_of
 from umavez.core.resolution import resolve
 from umavez.core.telling.events import PastEvent
 from umavez.engine.binding import Binder, refuse_misfit
-from umavez.engine.declaration import ARGUMENTS, Plan, Plans, resolution_of
+from umavez.engine.declaration import ARGUMENTS, Plan, Plans, codec_given, refuse_uncallable, resolution_of
 from umavez.engine.insistence import while_the_lease_lives
 from umavez.engine.observing import Observers
 from umavez.engine.options import Declaration, JoinedOptions, Options, refuse_awaited
@@ -54,7 +54,7 @@ class Once:
         self.url = store if isinstance(store, str) else None
         """Where the store is, if it was named so; it may hold a password."""
         self.scope = scope
-        self.codec: Codec = JsonCodec() if codec is None else codec
+        self.codec: Codec = JsonCodec() if codec is None else codec_given(codec)
         self.plans = Plans(scope, self.codec, refuse_awaited)
         self._admission = Admission(self.store, self._observe)
 
@@ -102,6 +102,7 @@ class Once:
 
         Raises ConfigurationError where `call` gave what stands for work still to be done; its outcome is unknown then.
         """
+        refuse_uncallable(operation, call)
         plan = self.plans.of(operation, options)
         return self.perform(plan, plan.intent(key, fingerprint, process_instance, activity, scope), call, (), {})
 

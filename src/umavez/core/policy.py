@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from umavez.core.record import Millis
@@ -78,9 +79,11 @@ class Policy:
             raise NotDeclared(f'unknown={self.unknown!r} is not one of "rerun", "hold" or a callable that asks.')
         if self.mismatch not in ("reject", "replay"):
             raise ConfigurationError(f'mismatch={self.mismatch!r} is not "reject" or "replay".')
-        if not (0.05 <= self.lease < FOREVER and 0 < self.keep < FOREVER and 0 <= self.wait < FOREVER):
+        self._check_numbers()
+        # Kept for less than a millisecond, an outcome is not kept at all, and a repeat would run.
+        if not (0.05 <= self.lease < FOREVER and 0.001 <= self.keep < FOREVER and 0 <= self.wait < FOREVER):
             raise ConfigurationError(
-                "lease must be at least 0.05 s, keep above 0, wait not below 0, all under 100 years."
+                "lease must be at least 0.05 s, keep at least 0.001 s, wait not below 0, all under 100 years."
             )
         if not 0 < self.patience < FOREVER:
             raise ConfigurationError("patience must be above 0 s and under 100 years.")
@@ -91,6 +94,15 @@ class Policy:
         # Computed here, once, because every call needs them.
         object.__setattr__(self, "lease_ms", int(self.lease * 1000))
         object.__setattr__(self, "keep_ms", int(self.keep * 1000))
+
+    def _check_numbers(self) -> None:
+        """Raise ConfigurationError for what cannot be counted with: retries up to NaN would never end."""
+        for option in ("lease", "keep", "wait", "patience"):
+            if not isinstance(given := getattr(self, option), Real):
+                raise ConfigurationError(f"{option}= takes seconds or a timedelta; {given!r} is neither.")
+        for option in ("max_retries", "max_body"):
+            if not isinstance(given := getattr(self, option), Integral):
+                raise ConfigurationError(f"{option}= takes a whole number; {given!r} is none.")
 
     @property
     def asks(self) -> bool:

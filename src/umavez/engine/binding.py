@@ -53,7 +53,7 @@ class Binder:
 
     def __init__(self, plan: Plan, function: Callable[..., Any], **makers: Any) -> None:
         self._plan = plan
-        self._signature = inspect.signature(function)
+        self._signature = _signature_of(plan.operation, function)
         names = list(self._signature.parameters)
         simple = all(
             parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in self._signature.parameters.values()
@@ -92,6 +92,15 @@ class Binder:
                 del bound[self._first]
             return _fingerprint_of(self._plan.operation, bound)
         return _fingerprint_of(self._plan.operation, self._fingerprint(bound))
+
+
+def _signature_of(operation: str, function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        raise ConfigurationError(
+            f"{operation}: {function!r} does not say what arguments it takes; declare a def that calls it."
+        ) from None
 
 
 def _fingerprint_of(operation: str, meaning: object) -> str:

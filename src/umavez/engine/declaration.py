@@ -48,10 +48,14 @@ class Plan:
             raise ConfigurationError(
                 f"{operation}: reference= needs replay=, which turns the reference back into a value."
             )
+        # Found out at the first value, it would be after the effect.
+        for option, given in (("replay", replay), ("reference", reference)):
+            if given is not None and not callable(given):
+                raise ConfigurationError(f"{operation}: {option}= takes a function; a {type(given).__name__} is none.")
         self.scope = scope
         self.operation = operation
         self.policy = policy
-        self.codec = codec
+        self.codec = codec_given(codec)
         self.replay = replay
         self.reference = reference
         self.check: Callable[[Any], None] | None = None
@@ -223,6 +227,22 @@ class Plans:
         codec = options.get("codec") or self._codec
         rest = {name: value for name, value in options.items() if name not in ("codec", *own)}
         return Plan(self._scope, operation, declare(operation, rest), codec, **own)
+
+
+def codec_given(codec: Codec) -> Codec:
+    """`codec` itself. Raises ConfigurationError for what is none."""
+    if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
+        raise ConfigurationError(f"{type(codec).__name__} is no codec; give an object with encode() and decode().")
+    return codec
+
+
+def refuse_uncallable(operation: str, call: object) -> None:
+    """Raise ConfigurationError for a call= that is none: once there is a claim, nobody knows what came of it."""
+    if callable(call):
+        return
+    if isinstance(call, CoroutineType):
+        call.close()
+    raise ConfigurationError(f"{operation}: call= takes a function without arguments, not a {type(call).__name__}.")
 
 
 def resolution_of(plan: Plan, key: Key, answer: Answer, by: str, reason: str) -> Resolution:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from umavez.core.key import Key
 from umavez.core.telling.origin import Origin
 from umavez.engine.outcome import Event, Observer
+from umavez.errors import ConfigurationError
 
 T = TypeVar("T")
 LOG = logging.getLogger("umavez")
@@ -64,7 +65,10 @@ class Observers:
     """All who listen. Calling it tells them of an event, which is made once, and only if there is somebody."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
-        self.all = tuple(observers)
+        given: Any = observers
+        if callable(given) or not all(map(callable, given := tuple(given))):
+            raise ConfigurationError("observers= takes a list of callables that take an Event; give such a list.")
+        self.all: tuple[Observer, ...] = given
         self.followers: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "started"))
         self.tracers: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "traceparent"))
         self.clerks: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "answered"))

@@ -52,7 +52,7 @@ def place_of(function: Callable[..., Any]) -> Place:
     inner: Any = function
     while isinstance(inner, partial):
         inner = inner.func
-    name = f"{inner.__module__}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+    name = f"{getattr(inner, '__module__', None)}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
     inner = inspect.unwrap(inner)
     code, space = getattr(inner, "__code__", None), getattr(inner, "__globals__", None)
     if code is None or space is None:
