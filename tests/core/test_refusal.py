@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Self
 
 import pytest
@@ -28,12 +29,33 @@ class Attached(Exception):
         self.thing = thing
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    """Lets nobody set anything."""
+
+    amount: int
+
+
 def back(error: BaseException) -> BaseException:
     return revived(written(error, CODEC, KEY), CODEC, KEY)
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("no"), KeyError("name"), ValueError(), OSError(2, "gone"), RuntimeError("a", 1, None)]
+    "error",
+    [
+        ValueError("no"),
+        KeyError("name"),
+        ValueError(),
+        OSError(2, "gone"),
+        RuntimeError("a", 1, None),
+        OSError(2, "gone", "a.txt"),
+        FileNotFoundError(2, "gone", "a.txt", None, "b.txt"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        SyntaxError("invalid", ("a.py", 1, 2, "1+", 1, 2)),
+        StopIteration(3),
+        Frozen(3),
+    ],
+    ids=repr,
 )
 def test_a_refusal_comes_back_with_its_type_message_and_arguments(error: Exception) -> None:
     again = back(error)
@@ -41,6 +63,8 @@ def test_a_refusal_comes_back_with_its_type_message_and_arguments(error: Excepti
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert again.args == error.args
+    for name in ("errno", "filename", "filename2", "object", "start", "lineno", "value", "amount"):
+        assert getattr(again, name, None) == getattr(error, name, None)
 
 
 def test_attributes_come_back_without_calling_the_constructor() -> None:
