@@ -200,6 +200,16 @@ def test_a_replayed_block_that_never_looked_is_loud(once: Once) -> None:
         raise LookupError("the block's own error is not hidden")
 
 
+@pytest.mark.parametrize("engine", [Once, AsyncOnce])
+@pytest.mark.parametrize("block", ["attempt", "joined"])
+def test_a_block_is_no_decorator(engine: Any, block: str) -> None:
+    """Nobody would look whether it was replayed: the function would run again, and only then be told."""
+    made = engine("memory:", scope="shop")
+    arguments = ("charge",) if block == "attempt" else (None, "charge")
+    with pytest.raises(ConfigurationError, match=r"for `with`; declare plain by operation\(\)"):
+        getattr(made, block)(*arguments, key="A", unknown="hold")(plain)
+
+
 def test_a_replayed_block_of_tasks_that_never_looked_is_loud() -> None:
     async def main() -> None:
         async with AsyncOnce("memory:", scope="shop") as once:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from umavez._async.admission import AsyncAdmission, Entered
@@ -18,6 +17,7 @@ from umavez.core.record import Query, Record, Status, span_of, status_of
 from umavez.core.resolution import resolve
 from umavez.core.telling.events import PastEvent
 from umavez.engine.binding import Binder, async_refuse_misfit
+from umavez.engine.blocks import async_block
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, codec_given, refuse_uncallable, resolution_of
 from umavez.engine.insistence import while_the_lease_lives
 from umavez.engine.observing import Observers
@@ -133,7 +133,7 @@ class AsyncOnce:
         finally:
             self._admission.end(attempt)
 
-    @asynccontextmanager
+    @async_block
     async def attempt(
         self,
         operation: str,
@@ -175,7 +175,7 @@ class AsyncOnce:
         finally:
             self._admission.end(attempt)
 
-    @asynccontextmanager
+    @async_block
     async def joined(
         self,
         connection: Any,

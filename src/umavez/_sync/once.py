@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from umavez._sync.admission import Admission, Entered
@@ -19,6 +18,7 @@ from umavez.core.record import Query, Record, Status, span_of, status_of
 from umavez.core.resolution import resolve
 from umavez.core.telling.events import PastEvent
 from umavez.engine.binding import Binder, refuse_misfit
+from umavez.engine.blocks import block
 from umavez.engine.declaration import ARGUMENTS, Plan, Plans, codec_given, refuse_uncallable, resolution_of
 from umavez.engine.insistence import while_the_lease_lives
 from umavez.engine.observing import Observers
@@ -134,7 +134,7 @@ class Once:
         finally:
             self._admission.end(attempt)
 
-    @contextmanager
+    @block
     def attempt(
         self,
         operation: str,
@@ -176,7 +176,7 @@ class Once:
         finally:
             self._admission.end(attempt)
 
-    @contextmanager
+    @block
     def joined(
         self,
         connection: Any,
