@@ -321,3 +321,9 @@ def test_a_question_of_a_task_is_cut_off_at_the_deadline() -> None:
         asyncio.run(AsyncRetry(Backoff(first=0), deadline=0.05).run(call, ask=hangs))
 
     assert time.monotonic() - began < 5
+
+
+def test_what_a_plain_function_did_under_tasks_is_not_tried_again() -> None:
+    far = FarSide()
+    assert asyncio.run(AsyncRetry().run(far, repeatable=True)) == 1
+    assert far.calls == 1

@@ -300,3 +300,18 @@ def test_an_owner_that_cannot_be_kept_is_refused(owner: str) -> None:
         tokens = Tokens(once, "confirm", unknown="rerun")
         with pytest.raises(InvalidKey):
             tokens.issue(owner)
+
+
+def test_what_a_plain_function_did_under_tasks_has_redeemed_the_token() -> None:
+    async def main() -> None:
+        tokens = AsyncTokens(AsyncOnce("memory:", scope="rides"), "confirm", unknown="rerun")
+        issued = await tokens.issue("ana", {"to": "home"})
+        taken: list[Any] = []
+        for replayed in (False, True):
+            outcome = await tokens.redeem(issued.token, "ana", lambda ride: taken.append(ride) or "ride-1")
+            assert outcome[:2] == ("ride-1", replayed)
+        assert taken == [{"to": "home"}]
+        with pytest.raises(ConfigurationError, match="for `with`"):
+            tokens.attempt(issued.token, "ana")(main)
+
+    asyncio.run(main())

@@ -6,7 +6,6 @@ Retry().run(lambda: client.get(url), repeatable=True)
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import threading
 import time
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from umavez.backoff import drawn, grown
+from umavez.concurrency.waiting import async_awaited
 from umavez.core.policy import CannotTell, Happened, NotHappened
 from umavez.errors import ConfigurationError
 from umavez.failures import Phase, Trouble, trouble_of
@@ -234,7 +234,7 @@ class AsyncRetry(_Trying):
             try:
                 with self._bounded(schedule) as left:
                     async with asyncio.timeout(left):
-                        return await call()
+                        return await async_awaited(call())
             except Exception as error:
                 pause, unsure = self._pause(schedule, error, allowed=repeatable or ask is not None)
                 if pause is None:
@@ -255,8 +255,7 @@ class AsyncRetry(_Trying):
         try:
             with self._bounded(schedule) as left:
                 async with asyncio.timeout(left):
-                    answer = ask()
-                    return await answer if inspect.isawaitable(answer) else answer
+                    return await async_awaited(ask())
         except Exception as error:  # noqa: BLE001  # as in Retry._asked
             return CannotTell(_failed(error))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from umavez._async.admission import AsyncAdmission, Entered
 from umavez._async.attempt import AsyncAttempt, drive
 from umavez._async.once import AsyncOnce
 from umavez._async.paging import async_pages
+from umavez.concurrency.waiting import async_awaited
 from umavez.core import token as flows
 from umavez.core.encoding.fingerprint import fingerprint
 from umavez.core.key import Key
@@ -23,6 +23,7 @@ from umavez.core.token_errors import (
     TokenExpired,
 )
 from umavez.core.token_view import BOUNDS, KEEP, LINGER, LOOK, TTL, WAIT, Issued, TokenView, named
+from umavez.engine.blocks import async_block
 from umavez.engine.current import CURRENT
 from umavez.engine.declaration import Plan
 from umavez.engine.insistence import Insistence, not_at_all
@@ -94,19 +95,19 @@ class AsyncTokens:
     async def redeem(
         self, token: str, owner: str, call: Callable[[Any], Awaitable[T]], *, payload: Any = None
     ) -> Outcome[T]:
-        """Run `await call(payload)` once for this token; a repeat gets the same outcome, also past the token's time.
+        """Run `call(payload)` once for this token; a repeat gets the same outcome, also past the token's time.
 
         Raises TokenUnknown, TokenNotYours, TokenExpired, TokenCancelled; KeyReused when `payload` is given and is
         not what the token was issued for; and whatever Once.run raises.
         """
 
         async def run() -> T:
-            return await call(_payload())
+            return await async_awaited(call(_payload()))
 
         meaning = None if payload is None else fingerprint(payload)
         return await self._engine.perform(self.plan, Intent(self._key(token), meaning, named(owner)), run, (), {})
 
-    @asynccontextmanager
+    @async_block
     async def attempt(self, token: str, owner: str, *, payload: Any = None) -> AsyncIterator[AsyncAttempt]:
         """A block that is the redemption, as Once.attempt; `attempt.progress` is the token's payload."""
         async with self._engine.attempt(
@@ -114,7 +115,7 @@ class AsyncTokens:
         ) as attempt:
             yield attempt
 
-    @asynccontextmanager
+    @async_block
     async def redeeming(
         self, connection: Any, token: str, owner: str, *, payload: Any = None, wait: float = 10.0
     ) -> AsyncIterator[AsyncAttempt]:

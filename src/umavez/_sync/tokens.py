@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from umavez._sync.admission import Admission, Entered
 from umavez._sync.attempt import Attempt, drive
 from umavez._sync.once import Once
 from umavez._sync.paging import pages
+from umavez.concurrency.waiting import awaited
 from umavez.core import token as flows
 from umavez.core.encoding.fingerprint import fingerprint
 from umavez.core.key import Key
@@ -24,6 +24,7 @@ from umavez.core.token_errors import (
     TokenExpired,
 )
 from umavez.core.token_view import BOUNDS, KEEP, LINGER, LOOK, TTL, WAIT, Issued, TokenView, named
+from umavez.engine.blocks import block
 from umavez.engine.current import CURRENT
 from umavez.engine.declaration import Plan
 from umavez.engine.insistence import Insistence, not_at_all
@@ -93,19 +94,19 @@ class Tokens:
         return Issued(token, issued_at + wanted.ttl, key)
 
     def redeem(self, token: str, owner: str, call: Callable[[Any], T], *, payload: Any = None) -> Outcome[T]:
-        """Run `await call(payload)` once for this token; a repeat gets the same outcome, also past the token's time.
+        """Run `call(payload)` once for this token; a repeat gets the same outcome, also past the token's time.
 
         Raises TokenUnknown, TokenNotYours, TokenExpired, TokenCancelled; KeyReused when `payload` is given and is
         not what the token was issued for; and whatever Once.run raises.
         """
 
         def run() -> T:
-            return call(_payload())
+            return awaited(call(_payload()))
 
         meaning = None if payload is None else fingerprint(payload)
         return self._engine.perform(self.plan, Intent(self._key(token), meaning, named(owner)), run, (), {})
 
-    @contextmanager
+    @block
     def attempt(self, token: str, owner: str, *, payload: Any = None) -> Iterator[Attempt]:
         """A block that is the redemption, as Once.attempt; `attempt.progress` is the token's payload."""
         with self._engine.attempt(
@@ -113,7 +114,7 @@ class Tokens:
         ) as attempt:
             yield attempt
 
-    @contextmanager
+    @block
     def redeeming(
         self, connection: Any, token: str, owner: str, *, payload: Any = None, wait: float = 10.0
     ) -> Iterator[Attempt]:
