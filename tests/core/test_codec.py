@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import threading
 from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -115,6 +116,15 @@ class Secretive(pydantic.BaseModel):
     _taken: int = pydantic.PrivateAttr(0)
     _notes: list[Any] = pydantic.PrivateAttr(default_factory=list)
     _never: int
+
+
+class Locked(pydantic.BaseModel):
+    """Guards what it holds."""
+
+    amount: int
+    _taken: int = 0
+    _lock: Any = pydantic.PrivateAttr(default_factory=threading.Lock)
+    _client: Any = None
 
 
 def secretive(taken: int, *notes: Any) -> Secretive:
@@ -249,8 +259,19 @@ def test_private_attributes_that_the_class_has_no_more_are_left_out_and_new_ones
 
 
 def test_a_model_with_a_private_attribute_that_cannot_be_kept_is_refused_and_says_so() -> None:
-    with pytest.raises(NotStorable, match=r"private attributes of .*:Secretive cannot be kept .*object"):
+    with pytest.raises(NotStorable, match=r"private attribute _notes of .*:Secretive cannot be kept .*object"):
         CODEC.encode(secretive(1, object()), KEY)
+
+
+def test_a_tool_that_every_model_of_a_class_makes_for_itself_is_no_obstacle() -> None:
+    value = Locked(amount=3)
+    value._taken = 7
+    value._client = object()
+
+    back = CODEC.decode(CODEC.encode(value, KEY), KEY)
+
+    assert (back.amount, back._taken, back._client) == (3, 7, None)
+    assert back._lock.acquire(blocking=False)
 
 
 def test_a_constructor_that_asks_for_more_than_fields_is_no_obstacle() -> None:

@@ -131,13 +131,30 @@ class JsonCodec:
         apart: dict[str, Any] = {}
         if namesakes := namesakes_of(value):
             apart["extra"] = self._tagged(namesakes)
-        if private := private_of(value):
-            try:
-                apart["private"] = self._tagged(private)
-            except NotStorable as error:
-                # Left out, a repeat would be given another value than the first run.
-                raise NotStorable(f"The private attributes of {name_of(kind)} cannot be kept ({error})") from error
+        if private := self._private(value):
+            apart["private"] = private
         return [*parts, apart] if apart else parts
+
+    def _private(self, value: Any) -> dict[str, Any]:
+        """Its private attributes, without tools such as a lock: of what cannot be kept, the class makes its own."""
+        kept: dict[str, Any] = {}
+        for name, item in private_of(value).items():
+            try:
+                kept[name] = self._tagged(item)
+            except NotStorable as error:
+                if not self._is_tool(value, name):
+                    # Left out, a repeat would be given less than the first run was.
+                    what = f"The private attribute {name} of {name_of(type(value))}"
+                    raise NotStorable(f"{what} cannot be kept ({error})") from error
+        return kept
+
+    def _is_tool(self, value: Any, name: str) -> bool:
+        """Whether every model of its class begins with something under `name` that cannot be kept, or with None."""
+        fresh = private_of(_remodelled(type(value), members_of(value), []))
+        try:
+            return name in fresh and self._tagged(fresh[name]) is None
+        except NotStorable:
+            return True
 
     def _findable(self, kind: type) -> str:
         """The name by which decoding finds `kind` again: what could not come back is refused before it is kept."""
