@@ -203,7 +203,7 @@ class Fiscal:
         head = (chain.documento, org_id, caller.principal, caller.coluna, said.impressao, kind.value, kind.modelo)
         names = (made.id_idempotencia, f"{place}_{made.natural}", made.chave)
         first = Estado.TRANSMITIDO if sent else Estado.RASCUNHO
-        state = (first.value, 1, Origem.EMISSAO.value, said.texto, f"{pedido.total:.2f}", made.xml, made.digest)
+        state = (first.value, 1, Origem.EMISSAO.value, said.texto, made.total, made.xml, made.digest)
         answer = (None, None, None, None, int(sent))
         times = (now, now if sent else None, None, None, None, soon, None)
         proof = (chain.sequencia, chain.resumo, now, now, None)

@@ -217,7 +217,7 @@ class Pedido:
 
     @property
     def total(self) -> Decimal:
-        """The document's value."""
+        """What is sold, before taxes that are added to it."""
         if self.servico is not None:
             return self.servico.valor
         return sum((item.valor for item in self.itens), Decimal("0.00"))

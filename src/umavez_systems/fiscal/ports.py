@@ -70,6 +70,8 @@ class Montado:
     natural: str
     digest: str
     """digVal: what the authority repeats when it means these very bytes."""
+    total: str
+    """What the document says it is worth: more than its products where a tax is added to them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def arvore(emitente: Emitente, numerado: Numerado, ambiente: str) -> Any:
     order = numerado.pedido
     chave = chave_de(emitente, numerado)
     item_taxes = [taxes.impostos(item) for item in order.itens]
-    total = _total(order.total, item_taxes)
+    found = taxes.totais(order.total, item_taxes)
     body = _Inf(
         versao=VERSION,
         Id=f"NFe{chave}",
@@ -71,12 +71,12 @@ def arvore(emitente: Emitente, numerado: Numerado, ambiente: str) -> Any:
         emit=_emit(emitente),
         dest=_dest(order.destinatario, order.tipo, ambiente),
         det=[
-            _det(place, item, found, order.tipo, ambiente)
-            for place, (item, found) in enumerate(zip(order.itens, item_taxes, strict=True), 1)
+            _det(place, item, taxed, order.tipo, ambiente)
+            for place, (item, taxed) in enumerate(zip(order.itens, item_taxes, strict=True), 1)
         ],
-        total=_Inf.Total(ICMSTot=total),
+        total=_total(found),
         transp=_Inf.Transp(modFrete=_enum(_Inf.Transp, "modFrete", "9")),
-        pag=_pag(order.pagamentos, Decimal(total.vNF or "0")),
+        pag=_pag(order.pagamentos, found.nota),
     )
     return writing.arvore(Nfe(infNFe=body), NS)
 
@@ -198,16 +198,12 @@ def _decoded(text: str) -> Any:
         raise invalid("impostos: um grupo ou campo não existe no leiaute oficial.") from None
 
 
-def _total(products: Decimal, item_taxes: list[dict[str, Any]]) -> Any:
-    sums = taxes.totals(item_taxes)
-    value = products + sums["vST"] + sums["vFCPST"] + sums["vIPI"] - sums["vICMSDeson"]
-    zeros = dict.fromkeys(("vFrete", "vSeg", "vDesc", "vII", "vIPIDevol", "vOutro"), "0.00")
-    return _Inf.Total.Icmstot(
-        **{name: f"{found:.2f}" for name, found in sums.items()},
-        **zeros,
-        vProd=f"{products:.2f}",
-        vNF=f"{value:.2f}",
-    )
+def _total(found: taxes.Totais) -> Any:
+    # The groups of the newer taxes only where an item has them: few do, and decoding takes its time.
+    newer = {name: part for name, part in (("ISTot", found.seletivo), ("IBSCBSTot", found.ibscbs)) if part is not None}
+    total = _DECODER.decode(newer, _Inf.Total) if newer else _Inf.Total()
+    total.ICMSTot = _Inf.Total.Icmstot(**found.icms)
+    return total
 
 
 def _pag(payments: tuple[Pagamento, ...], total: Decimal) -> Any:

@@ -65,7 +65,8 @@ class Sefaz:
             qrcode.anexar(signed, self.emitente, self._certificado, self._ambiente, buyer)
         xml = self._checked("nfe", signed)
         digest = signing.digest_of(signed)
-        return Montado(xml, chave.id_idempotencia, str(chave), chave.natural(self._ambiente), digest)
+        names = (chave.id_idempotencia, str(chave), chave.natural(self._ambiente))
+        return Montado(xml, *names, digest, str(tree.findtext(f".//{{{nfe.NS}}}vNF")))
 
     def montar_cancelamento(
         self, ato: Ato, protocolo: str, justificativa: str, quando: str, substituta: str | None = None

@@ -63,7 +63,8 @@ class Nacional:
         tree = dps.arvore(self.emitente, numerado, self._ambiente)
         signed = signing.assinar(tree, id_dps(name), self._certificado)
         schemas.validate("dps", signed)
-        return Montado(etree.tostring(signed), name, None, name, signing.digest_of(signed))
+        total = f"{numerado.pedido.total:.2f}"
+        return Montado(etree.tostring(signed), name, None, name, signing.digest_of(signed), total)
 
     def montar_cancelamento(
         self, ato: Ato, protocolo: str, justificativa: str, quando: str, substituta: str | None = None

@@ -77,7 +77,7 @@ class SaoPaulo:
         name = rps.identidade(self.emitente, numerado)
         xml = self._signed(rps.envio(self.emitente, numerado, self._certificado))
         digest = rps.digest_de(numerado.emissao[:10], numerado.pedido.total)
-        return Montado(xml, name, None, name, digest)
+        return Montado(xml, name, None, name, digest, f"{numerado.pedido.total:.2f}")
 
     def _signed(self, tree: Any) -> bytes:
         xml: bytes = etree.tostring(signing.assinar(tree, None, self._certificado))
