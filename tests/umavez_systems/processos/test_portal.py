@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,8 @@ from types import MappingProxyType
 import pytest
 
 from tests.umavez_systems.processos.conftest import claim
+from tests.umavez_systems.processos.test_tiss import MORE, good, told
+from umavez_systems.processos.contas.domain import Tipo, demonstrativo_of
 from umavez_systems.processos.domain import lote_of
 from umavez_systems.processos.portal.client import LONGEST_WAIT, HttpPortal
 from umavez_systems.processos.ports import PortalOcupado, PortalSemResposta
@@ -94,3 +97,17 @@ def test_a_value_written_as_a_number_is_taken_as_it_is_written(strange: tuple[St
     server.body = b'{"protocolo": "P-1", "situacao": 1, "valor": 150.10, "referencia": "r"}'
 
     assert portal.submit(LOTE, "r").valor == "150.10"
+
+
+@pytest.mark.parametrize("declared", ["UTF-8", "ISO-8859-1", "windows-1252", "utf-16", None])
+@pytest.mark.parametrize("before", ["", "\ufeff"])
+def test_a_demonstrativo_inside_json_is_read_whatever_encoding_it_declares(
+    strange: tuple[Strange, HttpPortal], declared: str | None, before: str
+) -> None:
+    server, portal = strange
+    xml = told(MORE, declared, "utf-8").decode()
+    server.body = json.dumps({"xml": before + xml}).encode()
+
+    found = portal.statement_of("326305", "CLM-000001", Tipo.ANALISE)
+    assert found is not None
+    assert demonstrativo_of(found) == demonstrativo_of(good())

@@ -8,6 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from typing import Any
+from xml.sax.saxutils import escape, unescape
 
 import pytest
 from httpx import Client
@@ -135,6 +136,70 @@ def test_a_demonstrativo_gives_its_values_and_its_glosas_by_item() -> None:
 def test_a_message_that_is_wrong_is_refused_and_says_why(xml: bytes, why: str) -> None:
     with pytest.raises(InvalidMessage, match=why):
         demonstrativo_of(xml)
+
+
+LATIN, MORE = "Operadora São João & irmãos", "Operadora São João – “irmãos” €"
+BOM = b"\xef\xbb\xbf"
+
+
+def told(text: str, declared: str | None, written: str, hashed: str = "utf-8", before: bytes = b"") -> bytes:
+    """A demonstrativo with this text in a leaf that nobody reads, declared, written and hashed in these encodings."""
+    whole = good().decode("ascii").partition("?>\n")[2]
+    whole = whole.replace(
+        "<ans:dataEmissao>", f"<ans:nomeOperadora>{escape(text)}</ans:nomeOperadora><ans:dataEmissao>"
+    )
+    leaves = re.findall(r"<ans:(?!hash)[A-Za-z]+>([^<]+)</ans:", whole)
+    mark = hashlib.md5("".join(map(unescape, leaves)).encode(hashed), usedforsecurity=False).hexdigest()
+    whole = re.sub("<ans:hash>[^<]*", f"<ans:hash>{mark}", whole)
+    start = "" if declared is None else f'<?xml version="1.0" encoding="{declared}"?>'
+    return before + (start + whole).encode(written)
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        told(MORE, "UTF-8", "utf-8"),
+        told(MORE, None, "utf-8"),
+        told(MORE, "UTF-8", "utf-8", before=BOM),
+        told(MORE, None, "utf-8", before=BOM),
+        told(MORE, "utf8", "utf-8"),
+        told(MORE, "UTF-16", "utf-16"),
+        told(LATIN, "ISO-8859-1", "iso-8859-1"),
+        told(MORE, "windows-1252", "windows-1252"),
+        # The hash over the bytes of the files, as some payers write it.
+        told(LATIN, "ISO-8859-1", "iso-8859-1", "iso-8859-1"),
+        told(LATIN, "UTF-8", "utf-8", "iso-8859-1"),
+        told(MORE, "windows-1252", "windows-1252", "windows-1252"),
+    ],
+)
+def test_a_demonstrativo_with_accents_is_read_in_the_encoding_it_declares(xml: bytes) -> None:
+    assert demonstrativo_of(xml) == demonstrativo_of(good())
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        told(LATIN, "UTF-8", "iso-8859-1"),
+        told(LATIN, None, "windows-1252"),
+        told(LATIN, "ISO-8859-1", "utf-8"),
+        told(LATIN, "windows-1252", "utf-8"),
+        told(LATIN, "ISO-8859-1", "utf-8", before=BOM),
+        told(LATIN, "US-ASCII", "utf-8"),
+        told(LATIN, "nenhuma", "utf-8"),
+        told(LATIN, "rot13", "utf-8"),
+        told(LATIN, "UTF-8", "utf-8").replace("São".encode(), b"Sao"),
+        told(LATIN, "ISO-8859-1", "iso-8859-1", "iso-8859-1").replace("São".encode("iso-8859-1"), b"Sao"),
+    ],
+)
+def test_a_demonstrativo_in_another_encoding_than_it_declares_is_refused_and_says_so(
+    client: Client, xml: bytes
+) -> None:
+    place = {"processInstanceId": "i-1", "activityId": "Task_Demonstrativo"}
+    headers = {"Content-Type": "application/xml"}
+    refused = client.post("/api/v1/import_statement", params=place, content=xml, headers=headers)
+
+    assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
+    assert "na codificação que declara" in refused.json()["detail"]
 
 
 def test_entities_that_grow_are_refused_before_they_do() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,7 @@ from umavez_systems.processos.tiss.tables import JA_APRESENTADA, Situacao
 LONGEST_WAIT = 86_400.0
 """Seconds that a portal may put us off at a time; who asks for more is asked again after a day."""
 _BOUNDED = BoundedJson(number=Decimal, nul=False)
+_DECLARATION = re.compile(r"\A\ufeff?<\?xml\s[^>]{0,200}\?>")
 
 
 class HttpPortal:
@@ -63,13 +65,13 @@ class HttpPortal:
         return _pagamento(found) if found.get("pagamento") else None
 
     def statement_of(self, operadora: str, protocolo: str, tipo: Tipo) -> bytes | None:
-        """See PayerPortal. The message travels as text inside JSON, and says its own encoding in vain."""
+        """See PayerPortal. The message travels as text inside JSON, and declares an encoding that it has no more."""
         content = {"operadora": operadora, "protocolo": protocolo, "tipo": tipo.value}
         xml = self._sent("/demonstrativos", content).get("xml")
         if xml is not None and not isinstance(xml, str):
             raise PortalSemResposta("O portal respondeu sem demonstrativo.")
-        # Back to the bytes that the declaration speaks of: the file as the payer would have handed it out.
-        return None if xml is None else xml.encode("iso-8859-1", "xmlcharrefreplace")
+        # Without a declaration bytes are UTF-8, whatever those were that it spoke of.
+        return None if xml is None else _DECLARATION.sub("", xml).encode("utf-8", "surrogatepass")
 
     def appeal(self, recurso: Recurso, referencia: str) -> Recebido:
         """See PayerPortal."""

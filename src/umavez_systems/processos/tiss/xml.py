@@ -1,13 +1,15 @@
 """TISS messages as XML: written by hand, read within bounds. No document type, no entity, nothing is fetched.
 
 Element names and their order follow the ANS's standard 4.03.00. The epilogue's hash is the standard's own: MD5 over the
-texts of all leaves in document order, in UTF-8. It shows damage, not intent: it is no signature.
+texts of all leaves in document order. Payers do not agree on its bytes: some take UTF-8, some the ISO-8859-1 of the
+files. Written here in UTF-8, read in either. It shows damage, not intent: it is no signature.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -22,6 +24,8 @@ LARGEST = 2_000_000
 DEEPEST = 24
 MOST = 50_000
 """Elements of a message that is read."""
+_DECLARED = re.compile(rb"""(?:\xef\xbb\xbf)?<\?xml [^>]{0,99}encoding\s*=\s*["']utf8["']""", re.IGNORECASE)
+"""The name that many writers have for UTF-8, and expat has not."""
 Node = tuple[str, "str | Sequence[Node]"]
 """An element to be written: its name, and its text or what is in it."""
 
@@ -91,9 +95,35 @@ def message(transaction: str, number: str, when: datetime, ends: tuple[Node, Nod
     return f"{start}{parts}</ans:mensagemTISS>\n".encode("iso-8859-1", "xmlcharrefreplace")
 
 
-def hash_of(texts: Iterator[str]) -> str:
+def hash_of(texts: Iterable[str]) -> str:
     """The standard's hash of a message whose leaves have these texts."""
-    return hashlib.md5("".join(texts).encode(), usedforsecurity=False).hexdigest()
+    return _md5("".join(texts).encode())
+
+
+def hashes_of(texts: Iterable[str]) -> Iterator[str]:
+    """Every hash that a payer may have written for these texts."""
+    whole = "".join(texts)
+    yield hash_of([whole])
+    for encoding in ("iso-8859-1", "windows-1252"):
+        try:
+            data = whole.encode(encoding)
+        except UnicodeEncodeError:
+            continue
+        # Texts whose bytes are UTF-8 were read by a declaration that is wrong: they say something else.
+        if not _is_utf8(data):
+            yield _md5(data)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def _leaves(node: Node) -> Iterator[str]:
@@ -120,8 +150,9 @@ def parsed(data: bytes) -> Element:
     root = reader.root
     if root is None or root.name != "mensagemTISS":
         raise InvalidMessage("O documento não é uma mensagemTISS.")
-    if root.leaf("epilogo/hash").lower() != hash_of(iter(reader.texts)):
-        raise InvalidMessage("A mensagem TISS não confere com o seu hash; peça o arquivo de novo.")
+    if root.leaf("epilogo/hash").lower() not in hashes_of(reader.texts):
+        why = "foi alterada, ou não está na codificação que declara"
+        raise InvalidMessage(f"A mensagem TISS não confere com o seu hash ({why}); peça o arquivo de novo.")
     return root
 
 
@@ -137,7 +168,7 @@ class _Reader:
         self._foreign = 0
 
     def read(self, data: bytes) -> None:
-        parser = expat.ParserCreate(namespace_separator=" ")
+        parser = expat.ParserCreate("utf-8" if _DECLARED.match(data) else None, namespace_separator=" ")
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = _refuse_document_type
         parser.StartElementHandler = self._start
@@ -148,7 +179,7 @@ class _Reader:
         except InvalidMessage:
             raise
         except (expat.ExpatError, ValueError, LookupError) as error:
-            raise InvalidMessage("O documento não é XML bem formado.") from error
+            raise InvalidMessage("O documento não é XML bem formado na codificação que declara.") from error
 
     def _start(self, name: str, _attributes: Any) -> None:
         self._count += 1
