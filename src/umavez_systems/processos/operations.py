@@ -28,7 +28,7 @@ from umavez import (
 from umavez.reconcile import Pace, Reconciler
 from umavez_systems.processos.attempts import ASKED_OFTEN, MAX_RETRIES, READING, Attempts, Look, Step, Terms, Value
 from umavez_systems.processos.database import Owner, Reservas
-from umavez_systems.processos.domain import Glosa, Lote, Remessa, check_result
+from umavez_systems.processos.domain import Glosa, Lote, Pagamento, Remessa, check_result
 from umavez_systems.processos.ports import (
     Alheio,
     Duplicado,
@@ -38,6 +38,7 @@ from umavez_systems.processos.ports import (
     PayerPortal,
     PortalInalcancavel,
     PortalSemResposta,
+    confirmed,
 )
 from umavez_systems.processos.tiss.tables import JA_APRESENTADA, Situacao
 
@@ -94,7 +95,7 @@ class Faturamento:
 
         def act(referencia: str) -> Value:
             try:
-                return self._portal.submit(lote, referencia).result(lote.numero)
+                return confirmed(self._portal.submit(lote, referencia), referencia).result(lote.numero)
             except Duplicado:
                 found = self._portal.protocol_of(lote.remessa)
                 if found is None or found.referencia != referencia:
@@ -122,7 +123,7 @@ class Faturamento:
             if self._reservas.owner(operadora, protocolo, owner) != owner:
                 raise Reservado
             try:
-                return self._portal.pay(operadora, protocolo, valor, referencia).result()
+                return _of(protocolo, confirmed(self._portal.pay(operadora, protocolo, valor, referencia), referencia))
             except Duplicado:
                 found = look(referencia)
                 if found is None:
@@ -162,7 +163,7 @@ class Faturamento:
         found = READING.run(lambda: self._portal.payment_of(operadora, protocolo), repeatable=True)
         if found is not None and found.referencia != referencia:
             raise Alheio("O portal tem outro pagamento deste protocolo; confira e resolva o registro.")
-        return None if found is None else found.result()
+        return None if found is None else _of(protocolo, found)
 
     def ask(self, question: Question) -> Happened | NotHappened | CannotTell:
         """What the payer says about a record that nobody repeats, by what its attempt noted before it acted."""
@@ -249,3 +250,10 @@ class Faturamento:
         """Stop the heartbeats and give the portal's connections back. The store is closed with them."""
         self.attempts.close()
         self._portal.close()
+
+
+def _of(protocolo: str, found: Pagamento) -> Value:
+    """What process_payment gives. Raises PortalSemResposta for the payment of another protocolo."""
+    if found.protocolo != protocolo:
+        raise PortalSemResposta("O portal respondeu com o pagamento de outro protocolo.")
+    return found.result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from umavez_systems.processos.contas.domain import Recebido, Recurso, Tipo
 from umavez_systems.processos.domain import Lote, Pagamento, Protocolo, Remessa
@@ -128,3 +128,22 @@ class PayerPortal(Protocol):
     def close(self) -> None:
         """Give connections back."""
         ...
+
+
+class Referido(Protocol):
+    """What a payer says of something that came under a reference."""
+
+    @property
+    def referencia(self) -> str:
+        """What was sent with it."""
+        ...
+
+
+R = TypeVar("R", bound=Referido)
+
+
+def confirmed(found: R, referencia: str) -> R:
+    """The answer to what was sent under `referencia`. Raises PortalSemResposta for an answer to something else."""
+    if found.referencia != referencia:
+        raise PortalSemResposta("O portal respondeu sobre outro pedido.")
+    return found

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from tests.umavez_systems.processos.conftest import claim
 from tests.umavez_systems.processos.test_tiss import MORE, good, told
+from tests.umavez_systems.processos.worlds import World
+from umavez import OutcomeUnknown
+from umavez_systems.processos.attempts import Step
 from umavez_systems.processos.contas.domain import Tipo, demonstrativo_of
+from umavez_systems.processos.database import Reservas
 from umavez_systems.processos.domain import lote_of
+from umavez_systems.processos.operations import Faturamento
 from umavez_systems.processos.portal.client import LONGEST_WAIT, HttpPortal
 from umavez_systems.processos.ports import PortalOcupado, PortalSemResposta
 
@@ -111,3 +118,95 @@ def test_a_demonstrativo_inside_json_is_read_whatever_encoding_it_declares(
     found = portal.statement_of("326305", "CLM-000001", Tipo.ANALISE)
     assert found is not None
     assert demonstrativo_of(found) == demonstrativo_of(good())
+
+
+RECEIPT = {"protocolo": "CLM-000001", "situacao": 1, "valor": "150.00", "referencia": "r"}
+PAID = {"pagamento": "PAG-1", "protocolo": "CLM-000001", "valor": "150.00", "referencia": "r"}
+APPEALED = {"recurso": "REC-1", "situacao": "em_analise", "valor": "50.00", "referencia": "r"}
+ASKED: dict[str, tuple[Callable[[HttpPortal], object], dict[str, Any]]] = {
+    "eligible": (lambda portal: portal.eligible("326305", "1"), {"elegivel": True}),
+    "submit": (lambda portal: portal.submit(LOTE, "r"), RECEIPT),
+    "protocol_of": (lambda portal: portal.protocol_of(LOTE.remessa), RECEIPT),
+    "situation_of": (lambda portal: portal.situation_of("326305", "CLM-000001"), {"situacao": 3}),
+    "pay": (lambda portal: portal.pay("326305", "CLM-000001", "150.00", "r"), PAID),
+    "payment_of": (lambda portal: portal.payment_of("326305", "CLM-000001"), PAID),
+    "statement_of": (lambda portal: portal.statement_of("326305", "CLM-000001", Tipo.ANALISE), {"xml": "<a/>"}),
+    "appeal_of": (lambda portal: portal.appeal_of("326305", "CLM-000001", "R-1"), APPEALED),
+}
+NONE: dict[str, tuple[dict[str, Any], ...]] = {
+    "payment_of": ({}, {"pagamento": None}),
+    "appeal_of": ({}, {"recurso": None}),
+    "statement_of": ({"xml": None},),
+    "protocol_of": ({"situacao": 7},),
+}
+"""How a portal says that there is none."""
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_half_an_answer_is_none_and_never_a_no(strange: tuple[Strange, HttpPortal], verb: str) -> None:
+    """Taken for "there is none", it would be sent again; its null would be the id "None"."""
+    server, portal = strange
+    ask, whole = ASKED[verb]
+    server.body = json.dumps(whole).encode()
+    assert ask(portal)
+    wrong: list[Any] = ["", " ", [], {}, "x" * 400]
+    halves = [{"status": "processando"}, *({**whole, name: value} for name in whole for value in wrong)]
+    halves += [{key: value for key, value in whole.items() if key != name} for name in whole if len(whole) > 1]
+    halves += [{**whole, name: None} for name in whole if name not in ("referencia", "xml", "pagamento", "recurso")]
+    if verb == "statement_of":  # what is in the text is read elsewhere
+        halves = [half for half in halves if not isinstance(half.get("xml"), str)]
+    for half in halves:
+        server.body = json.dumps(half).encode()
+        with pytest.raises(PortalSemResposta):
+            pytest.fail(f"{half} was taken for {ask(portal)}")
+    for nothing in NONE.get(verb, ()):
+        server.body = json.dumps(nothing).encode()
+        assert ask(portal) is None
+
+
+@pytest.mark.parametrize(
+    "glosa", [{"codigo": None, "descricao": "d"}, {"codigo": "", "descricao": "d"}, {"codigo": "1"}]
+)
+def test_a_refusal_without_its_code_is_no_final_one(strange: tuple[Strange, HttpPortal], glosa: dict[str, Any]) -> None:
+    server, portal = strange
+    server.status, server.body = 422, json.dumps({"glosa": glosa}).encode()
+
+    with pytest.raises(PortalSemResposta):
+        portal.submit(LOTE, "r")
+
+
+class Astray(HttpPortal):
+    """A portal that answers with something else than what it was asked for."""
+
+    def __init__(self, changed: dict[str, str]) -> None:
+        # Not the adapter's own __init__: this one needs no connections.
+        self._changed = changed
+        self._referencia = ""
+
+    def _sent(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        self._referencia = content.get("referencia", self._referencia)
+        return {**PAID, "situacao": 3, "referencia": self._referencia, **self._changed}
+
+
+@pytest.mark.parametrize(
+    ("operation", "changed"),
+    [("submit", {"referencia": "outro"}), ("pay", {"referencia": "outro"}), ("pay", {"protocolo": "CLM-9"})],
+)
+def test_an_answer_about_something_else_leaves_what_was_sent_unknown(
+    tmp_path: Path, operation: str, changed: dict[str, str]
+) -> None:
+    """It would be kept for good: the process would go on with somebody else's protocolo."""
+    world = World(tmp_path)
+    faturamento = Faturamento(world.store, Astray(changed), Reservas(world.database), terms=world.terms)
+    step = Step("local", "i-1", "t")
+    try:
+        for _ in range(2):
+            with pytest.raises((PortalSemResposta, OutcomeUnknown)):
+                if operation == "submit":
+                    faturamento.submit_claim(step, LOTE)
+                else:
+                    faturamento.process_payment(step, "326305", "CLM-000001", "150.00")
+        (record,) = faturamento.records("local")
+        assert record.settled is None
+    finally:
+        world.close()

@@ -20,6 +20,7 @@ from umavez_systems.processos.ports import (
     PortalInalcancavel,
     PortalSemResposta,
     SemDemonstrativo,
+    confirmed,
 )
 from umavez_systems.processos.tiss.tables import JA_APRESENTADA
 from umavez_systems.processos.tiss.xml import InvalidMessage
@@ -100,7 +101,7 @@ class Recursos:
         def act(referencia: str) -> Value:
             self._reserve(step.principal, recurso, key)
             try:
-                found = self._portal.appeal(recurso, referencia)
+                found = confirmed(self._portal.appeal(recurso, referencia), referencia)
             except Duplicado:
                 there = self._portal.appeal_of(recurso.operadora, recurso.protocolo, recurso.numero)
                 if there is None or there.referencia != referencia:

@@ -19,6 +19,8 @@ from umavez_systems.processos.tiss.tables import JA_APRESENTADA, Situacao
 
 LONGEST_WAIT = 86_400.0
 """Seconds that a portal may put us off at a time; who asks for more is asked again after a day."""
+LONGEST = 300
+"""Characters of a text that a portal answers with."""
 _BOUNDED = BoundedJson(number=Decimal, nul=False)
 _DECLARATION = re.compile(r"\A\ufeff?<\?xml\s[^>]{0,200}\?>")
 
@@ -34,7 +36,10 @@ class HttpPortal:
 
     def eligible(self, operadora: str, carteira: str) -> bool:
         """See PayerPortal. The card number travels in the body: addresses end up in logs."""
-        return bool(self._sent("/elegibilidade", {"operadora": operadora, "carteira": carteira})["elegivel"])
+        found = self._sent("/elegibilidade", {"operadora": operadora, "carteira": carteira}).get("elegivel")
+        if not isinstance(found, bool):
+            raise PortalSemResposta("O portal respondeu sem elegibilidade.")
+        return found
 
     def submit(self, lote: Lote, referencia: str) -> Protocolo:
         """See PayerPortal."""
@@ -62,12 +67,12 @@ class HttpPortal:
     def payment_of(self, operadora: str, protocolo: str) -> Pagamento | None:
         """See PayerPortal."""
         found = self._sent("/pagamentos/situacao", {"operadora": operadora, "protocolo": protocolo})
-        return _pagamento(found) if found.get("pagamento") else None
+        return None if _is_none(found, "pagamento") else _pagamento(found)
 
     def statement_of(self, operadora: str, protocolo: str, tipo: Tipo) -> bytes | None:
         """See PayerPortal. The message travels as text inside JSON, and declares an encoding that it has no more."""
         content = {"operadora": operadora, "protocolo": protocolo, "tipo": tipo.value}
-        xml = self._sent("/demonstrativos", content).get("xml")
+        xml = self._sent("/demonstrativos", content).get("xml", False)
         if xml is not None and not isinstance(xml, str):
             raise PortalSemResposta("O portal respondeu sem demonstrativo.")
         # Without a declaration bytes are UTF-8, whatever those were that it spoke of.
@@ -81,7 +86,7 @@ class HttpPortal:
         """See PayerPortal."""
         name = {"operadora": operadora, "protocolo": protocolo, "numeroRecurso": numero}
         found = self._sent("/recursos/situacao", name)
-        return _recebido(found) if found.get("recurso") else None
+        return None if _is_none(found, "recurso") else _recebido(found)
 
     def close(self) -> None:
         """See PayerPortal."""
@@ -121,8 +126,7 @@ def _failure(error: Exception) -> PortalError:
 
 def _refusal(body: bytes) -> Exception:
     try:
-        glosa = _BOUNDED.parse(body)["glosa"]
-        codigo, descricao = str(glosa["codigo"]), str(glosa["descricao"])
+        codigo, descricao = _texts(_BOUNDED.parse(body)["glosa"], "codigo", "descricao")
     except (ValueError, KeyError, TypeError):
         return PortalSemResposta("O portal recusou sem dizer a glosa.")
     return Duplicado("Guia já apresentada.") if codigo == JA_APRESENTADA else Glosa(codigo, descricao)
@@ -131,24 +135,45 @@ def _refusal(body: bytes) -> Exception:
 def _protocolo(answer: dict[str, Any]) -> Protocolo:
     try:
         situacao = Situacao(answer["situacao"])
-        return Protocolo(str(answer["protocolo"]), situacao, str(answer["valor"]), str(answer["referencia"]))
+        numero, valor = _texts(answer, "protocolo", "valor")
+        return Protocolo(numero, situacao, valor, _referencia(answer))
     except (KeyError, ValueError) as error:
         raise PortalSemResposta("O portal respondeu sem protocolo.") from error
 
 
 def _pagamento(answer: dict[str, Any]) -> Pagamento:
     try:
-        return Pagamento(*(str(answer[name]) for name in ("pagamento", "protocolo", "valor", "referencia")))
-    except KeyError as error:
+        numero, protocolo, valor = _texts(answer, "pagamento", "protocolo", "valor")
+        return Pagamento(numero, protocolo, valor, _referencia(answer))
+    except (KeyError, ValueError) as error:
         raise PortalSemResposta("O portal respondeu sem pagamento.") from error
 
 
 def _recebido(answer: dict[str, Any]) -> Recebido:
     try:
-        numero, situacao, valor, referencia = (
-            str(answer[name]) for name in ("recurso", "situacao", "valor", "referencia")
-        )
-        acatado = answer.get("acatado")
-        return Recebido(numero, situacao[:20], valor, None if acatado is None else str(acatado), referencia)
-    except KeyError as error:
+        numero, situacao, valor = _texts(answer, "recurso", "situacao", "valor")
+        acatado = None if answer.get("acatado") is None else _texts(answer, "acatado")[0]
+        return Recebido(numero, situacao[:20], valor, acatado, _referencia(answer))
+    except (KeyError, ValueError) as error:
         raise PortalSemResposta("O portal respondeu sem recurso.") from error
+
+
+def _is_none(answer: dict[str, Any], name: str) -> bool:
+    """Whether the portal says that there is none. Half an answer says nothing: believed, it would be sent again."""
+    return not answer or answer.get(name, False) is None
+
+
+def _texts(answer: Any, *names: str) -> tuple[str, ...]:
+    """What an answer says under these names, a number as it is written. Raises KeyError, ValueError."""
+    found = tuple(answer[name] for name in names)
+    if any(isinstance(value, bool) or not isinstance(value, str | int | Decimal) for value in found):
+        raise ValueError("neither a text nor a number")
+    written = tuple(f"{value:f}" if isinstance(value, Decimal) else str(value).strip() for value in found)
+    if not all(1 <= len(value) <= LONGEST for value in written):
+        raise ValueError("empty, or longer than any of them is")
+    return written
+
+
+def _referencia(answer: dict[str, Any]) -> str:
+    """The reference that something came with; nobody's where it came without one."""
+    return "" if answer["referencia"] is None else _texts(answer, "referencia")[0]
