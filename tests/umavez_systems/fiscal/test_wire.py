@@ -317,6 +317,16 @@ def test_the_code_of_an_event_is_never_taken_for_the_notes_own() -> None:
         answers.consulta(envelope(f'<retConsSitNFe xmlns="{NS}">{EVENTS}<chNFe>{CHAVE}</chNFe></retConsSitNFe>'))
 
 
+@pytest.mark.parametrize("codigo", ["1022", "1118", "862", "813", "904"])
+def test_a_refusal_about_ibs_and_cbs_has_four_digits_and_is_one(codigo: str) -> None:
+    """Taken for silence, its note was sent again every hour and never became REJEITADO."""
+    told = f"<cStat>{codigo}</cStat><xMotivo>Rejeição: Grupo IBS/CBS não informado [nItem: 1]</xMotivo>"
+    prot = f"<protNFe><infProt><chNFe>{CHAVE}</chNFe>{told}</infProt></protNFe>"
+    raw = envelope(f'<retEnviNFe xmlns="{NS}"><cStat>104</cStat><xMotivo>ok</xMotivo>{prot}</retEnviNFe>')
+    decided = decidir_emissao(answers.autorizacao(raw), ATO, catalogo(), "sefaz")
+    assert (decided.desfecho, decided.fonte != "catálogo") == (Desfecho.REJEITADO, True)
+
+
 @pytest.mark.parametrize(
     "raw",
     [

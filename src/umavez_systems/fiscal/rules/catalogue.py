@@ -64,9 +64,11 @@ def catalogo(perfil: str = MANUAL) -> Catalogo:
     profiles = data.pop("perfis")
     regras: dict[tuple[str, str, str], Regra] = {}
     for autoridade, services in data.items():
-        refusals, source = numbers(services.pop("rejeicoes", "")), services.pop("fonte_das_rejeicoes", "")
+        refusals = {services.pop("fonte_das_rejeicoes", ""): services.pop("rejeicoes", "")}
+        refusals |= services.pop("rejeicoes_de_nt", {})
         for servico, lines in services.items():
-            regras.update(_refusals(autoridade, servico, refusals, source))
+            for source, codes in refusals.items():
+                regras.update(_refusals(autoridade, servico, numbers(codes), source))
             regras.update(_lines(autoridade, servico, lines))
     if perfil != MANUAL:
         for autoridade, services in profiles[perfil].items():

@@ -17,7 +17,8 @@ from umavez_systems.fiscal.wire.nfe import NS
 
 LARGEST = 2_000_000
 MOST_EVENTS = 200
-_CODE = re.compile(r"^[0-9]{3}\Z", re.ASCII)
+_CODE = re.compile(r"^[0-9]{3,4}\Z", re.ASCII)
+"""As the layout has it (TStat): the refusals about IBS and CBS have four digits."""
 _KEY = re.compile(r"\[chNFe:\s*([0-9]{6}[0-9A-Z]{12}[0-9]{26})", re.ASCII)
 _SOAP = ("http://www.w3.org/2003/05/soap-envelope", "http://schemas.xmlsoap.org/soap/envelope/")
 
