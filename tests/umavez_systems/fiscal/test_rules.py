@@ -102,7 +102,7 @@ def test_s4_05_135_bare_is_read_as_the_seed_does_and_marked_as_an_anomaly() -> N
 def test_an_authorised_answer_about_another_key_or_other_bytes_is_not_ours() -> None:
     foreign = decidir_emissao(answer("100", "autorizacao", chave="1" * 44), ATO, catalogo(), "sefaz")
     other = decidir_emissao(answer("100", "autorizacao", dig_val="xyz="), ATO, catalogo(), "sefaz")
-    ours = decidir_emissao(answer("100", "autorizacao", dig_val="abc="), ATO, catalogo(), "sefaz")
+    ours = decidir_emissao(answer("100", "autorizacao", dig_val="abc=", protocolo="1"), ATO, catalogo(), "sefaz")
     assert foreign.desfecho is Desfecho.INDETERMINADO
     assert other.desfecho is Desfecho.DIVERGENTE
     assert (ours.desfecho, ours.regra) == (Desfecho.AUTORIZADO, "sefaz/autorizacao/100+digVal")

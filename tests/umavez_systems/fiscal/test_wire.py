@@ -328,6 +328,26 @@ def test_a_refusal_about_ibs_and_cbs_has_four_digits_and_is_one(codigo: str) -> 
 
 
 @pytest.mark.parametrize(
+    "kept",
+    [
+        "<cStat>100</cStat>",
+        f"<chNFe>{CHAVE}</chNFe><cStat>100</cStat>",
+        f"<chNFe>{CHAVE}</chNFe><digVal>d</digVal><cStat>100</cStat>",
+        "<nProt>1</nProt><digVal>d</digVal><cStat>100</cStat>",
+    ],
+)
+def test_half_an_authorisation_is_asked_for_and_not_believed(kept: str) -> None:
+    """Without its protocol nobody could cancel it, and without its key it may be anybody's."""
+    prot = f"<protNFe><infProt>{kept}</infProt></protNFe>"
+    raw = envelope(f'<retEnviNFe xmlns="{NS}"><cStat>104</cStat><xMotivo>ok</xMotivo>{prot}</retEnviNFe>')
+    bare = envelope(f'<retEnviNFe xmlns="{NS}"><cStat>100</cStat><xMotivo>ok</xMotivo></retEnviNFe>')
+    for half in (raw, bare):
+        decided = decidir_emissao(answers.autorizacao(half), ATO, catalogo(), "sefaz")
+        assert decided.desfecho is Desfecho.INDETERMINADO
+    assert decidir_emissao(answers.autorizacao(GOOD), ATO, catalogo(), "sefaz").desfecho is Desfecho.AUTORIZADO
+
+
+@pytest.mark.parametrize(
     "raw",
     [
         b"",

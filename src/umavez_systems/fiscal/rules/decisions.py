@@ -56,7 +56,10 @@ def decidir_emissao(resposta: Resposta, ato: Ato, catalogo: Catalogo, autoridade
         return _changed(decided, D.INDETERMINADO, "envelope-sem-protocolo", "O lote foi processado sem protocolo.")
     if _about_another(resposta, ato):
         return _changed(decided, D.INDETERMINADO, "outra-chave", "A resposta fala de outra chave.")
-    return _proven(decided, resposta, ato)
+    proven = _proven(decided, resposta, ato)
+    if proven.desfecho is D.AUTORIZADO and _half(resposta):
+        return _changed(decided, D.INDETERMINADO, "incompleta", "A autorização veio sem chave ou sem protocolo.")
+    return proven
 
 
 def decidir_consulta(resposta: Resposta, ato: Ato, catalogo: Catalogo, autoridade: str) -> Decisao:
@@ -128,6 +131,11 @@ def _about_another(resposta: Resposta, ato: Ato) -> bool:
     if resposta.sobre is not None and ato.documento is not None:
         return resposta.sobre != ato.documento  # the key is the authority's, and São Paulo may change it
     return resposta.chave is not None and ato.chave is not None and resposta.chave != ato.chave
+
+
+def _half(resposta: Resposta) -> bool:
+    """Whether an authorisation does not say of what, or under which protocol; SEFIN's has the key alone."""
+    return resposta.chave is None or (resposta.sobre is None and resposta.protocolo is None)
 
 
 def _proven(decided: Decisao, resposta: Resposta, ato: Ato) -> Decisao:
