@@ -26,7 +26,7 @@ from umavez_systems.fiscal.ports import (
     SemResposta,
 )
 from umavez_systems.fiscal.rules.catalogue import catalogo
-from umavez_systems.fiscal.rules.decisions import decidir_consulta, decidir_emissao
+from umavez_systems.fiscal.rules.decisions import decidir_consulta, decidir_emissao, decidir_evento
 from umavez_systems.fiscal.rules.identifiers import UFS, digito
 from umavez_systems.fiscal.wire import answers, schemas, signing
 from umavez_systems.fiscal.wire.addresses import autorizador, modo_svc
@@ -325,6 +325,42 @@ def test_a_refusal_about_ibs_and_cbs_has_four_digits_and_is_one(codigo: str) -> 
     raw = envelope(f'<retEnviNFe xmlns="{NS}"><cStat>104</cStat><xMotivo>ok</xMotivo>{prot}</retEnviNFe>')
     decided = decidir_emissao(answers.autorizacao(raw), ATO, catalogo(), "sefaz")
     assert (decided.desfecho, decided.fonte != "catálogo") == (Desfecho.REJEITADO, True)
+
+
+CANCEL = Ato(Acao.CANCELAR, f"ID110111{CHAVE}01", b"<x/>", Tipo.NFE, chave=CHAVE)
+VOID = Ato(Acao.INUTILIZAR, "ID352612ABC34501DE3555001000000005000000009", b"<x/>", Tipo.NFE)
+
+
+def _registered(tipo: str, sequence: str) -> bytes:
+    about = f"<chNFe>{CHAVE}</chNFe><tpEvento>{tipo}</tpEvento><nSeqEvento>{sequence}</nSeqEvento><nProt>1</nProt>"
+    inner = f"<retEvento><infEvento><cStat>135</cStat><xMotivo>ok</xMotivo>{about}</infEvento></retEvento>"
+    return envelope(f'<retEnvEvento xmlns="{NS}"><cStat>128</cStat><xMotivo>ok</xMotivo>{inner}</retEnvEvento>')
+
+
+def _voided(first: str, last: str, year: str = "26") -> bytes:
+    about = f"<cUF>35</cUF><ano>{year}</ano><CNPJ>{CNPJ}</CNPJ><mod>55</mod><serie>1</serie>"
+    about += f"<nNFIni>{first}</nNFIni><nNFFin>{last}</nNFFin><nProt>1</nProt>"
+    inner = f"<infInut><cStat>102</cStat><xMotivo>ok</xMotivo>{about}</infInut>"
+    return envelope(f'<retInutNFe xmlns="{NS}">{inner}</retInutNFe>')
+
+
+@pytest.mark.parametrize(
+    ("ato", "resposta", "desfecho"),
+    [
+        (CANCEL, answers.evento(_registered("110111", "1")), Desfecho.REGISTRADO),
+        (CANCEL, answers.evento(_registered("110111", "01")), Desfecho.REGISTRADO),
+        (CANCEL, answers.evento(_registered("110110", "1")), Desfecho.INDETERMINADO),
+        (CANCEL, answers.evento(_registered("110111", "2")), Desfecho.INDETERMINADO),
+        (VOID, answers.inutilizacao(_voided("5", "9")), Desfecho.INUTILIZADO),
+        (VOID, answers.inutilizacao(_voided("5", "8")), Desfecho.INDETERMINADO),
+        (VOID, answers.inutilizacao(_voided("5", "9", "25")), Desfecho.INDETERMINADO),
+    ],
+)
+def test_an_answer_about_another_act_of_the_same_taxpayer_decides_nothing(
+    ato: Ato, resposta: Resposta, desfecho: Desfecho
+) -> None:
+    """A correction letter's 135 would make a note CANCELADO."""
+    assert decidir_evento(resposta, ato, catalogo(), "sefaz").desfecho is desfecho
 
 
 @pytest.mark.parametrize(

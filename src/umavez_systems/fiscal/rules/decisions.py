@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from umavez_systems.fiscal.domain import Desfecho, Estado
+from umavez_systems.fiscal.domain import Acao, Desfecho, Estado
 from umavez_systems.fiscal.ports import Ato, Evento, Resposta
 from umavez_systems.fiscal.rules.catalogue import Catalogo, Regra
 
@@ -94,6 +94,8 @@ def decidir_evento(resposta: Resposta, ato: Ato, catalogo: Catalogo, autoridade:
     decided = _by_code(resposta, catalogo, autoridade)
     if _about_another(resposta, ato):
         return _changed(decided, D.INDETERMINADO, "outra-chave", "A resposta fala de outra chave.")
+    if decided.desfecho in (D.REGISTRADO, D.INUTILIZADO) and _of_another_act(resposta, ato):
+        return _changed(decided, D.INDETERMINADO, "outro-ato", "A resposta fala de outro evento ou de outra faixa.")
     if decided.desfecho is D.LER_DENTRO:
         return _changed(
             decided, D.INDETERMINADO, "envelope-sem-evento", "O lote foi processado sem resposta do evento."
@@ -131,6 +133,14 @@ def _about_another(resposta: Resposta, ato: Ato) -> bool:
     if resposta.sobre is not None and ato.documento is not None:
         return resposta.sobre != ato.documento  # the key is the authority's, and São Paulo may change it
     return resposta.chave is not None and ato.chave is not None and resposta.chave != ato.chave
+
+
+def _of_another_act(resposta: Resposta, ato: Ato) -> bool:
+    """Whether an answer names an event or a voiding that is not the one that was sent."""
+    if ato.acao is Acao.INUTILIZAR:
+        return resposta.sobre is not None and resposta.sobre != ato.nome
+    told = ({f"ID{one.tipo}{ato.chave}{one.sequencia:02d}", f"PRE{ato.chave}{one.tipo}"} for one in resposta.eventos)
+    return any(ato.nome not in names for names in told)
 
 
 def _half(resposta: Resposta) -> bool:

@@ -19,6 +19,8 @@ LARGEST = 2_000_000
 MOST_EVENTS = 200
 _CODE = re.compile(r"^[0-9]{3,4}\Z", re.ASCII)
 """As the layout has it (TStat): the refusals about IBS and CBS have four digits."""
+_NUMBER = re.compile(r"^[0-9]{1,9}\Z", re.ASCII)
+_SEQUENCE = re.compile(r"^[0-9]{1,2}\Z", re.ASCII)
 _KEY = re.compile(r"\[chNFe:\s*([0-9]{6}[0-9A-Z]{12}[0-9]{26})", re.ASCII)
 _SOAP = ("http://www.w3.org/2003/05/soap-envelope", "http://schemas.xmlsoap.org/soap/envelope/")
 
@@ -139,7 +141,7 @@ def _events(outer: Any) -> tuple[Evento, ...]:
         answered = _child(process, "retEvento", "infEvento")
         code, kind = _text(answered, "cStat"), _text(answered, "tpEvento") or _text(asked, "tpEvento")
         sequence = _text(answered, "nSeqEvento") or _text(asked, "nSeqEvento") or ""
-        if code is None or kind is None or not re.match(r"^[0-9]{1,2}\Z", sequence, re.ASCII):
+        if code is None or kind is None or not _SEQUENCE.match(sequence):
             continue
         text = _text(_child(asked, "detEvento"), "xCorrecao", 1000)
         found.append(Evento(kind, int(sequence), code, _text(answered, "nProt"), text, _text(answered, "dhRegEvento")))
@@ -159,7 +161,16 @@ def evento(raw: bytes) -> Resposta:
         chave=_text(inner, "chNFe"),
         protocolo=_text(inner, "nProt"),
         quando=_text(inner, "dhRegEvento"),
+        eventos=_told(inner, code),
     )
+
+
+def _told(inner: Any, code: str) -> tuple[Evento, ...]:
+    """Which event an answer names, where it names one."""
+    kind, sequence = _text(inner, "tpEvento"), _text(inner, "nSeqEvento")
+    if kind is None or sequence is None or not _SEQUENCE.match(sequence):
+        return ()
+    return (Evento(kind, int(sequence), code, _text(inner, "nProt"), None, _text(inner, "dhRegEvento")),)
 
 
 def inutilizacao(raw: bytes) -> Resposta:
@@ -172,7 +183,17 @@ def inutilizacao(raw: bytes) -> Resposta:
         raw,
         protocolo=_text(inner, "nProt"),
         quando=_text(inner, "dhRecbto"),
+        sobre=_range(inner),
     )
+
+
+def _range(inner: Any) -> str | None:
+    """Which voiding an answer names, as its request's Id; None where it does not name one whole."""
+    told = [_text(inner, name) or "" for name in ("cUF", "ano", "CNPJ", "mod", "serie", "nNFIni", "nNFFin")]
+    if not all(told) or not all(_NUMBER.match(part) for part in told[4:]):
+        return None
+    serie, first, last = map(int, told[4:])
+    return f"ID{''.join(told[:4])}{serie:03d}{first:09d}{last:09d}"
 
 
 def status(raw: bytes) -> Resposta:

@@ -111,7 +111,9 @@ def registro(status: int, raw: bytes, chave: str) -> Resposta:
     if status >= 400:
         return recusa("evento", raw)
     event = evento(desembalar(campo(objeto(raw), "eventoXmlGZipB64")), chave)
-    return Resposta("evento", "201", "Evento registrado.", raw, chave=chave, protocolo=event.protocolo)
+    return Resposta(
+        "evento", "201", "Evento registrado.", raw, chave=chave, protocolo=event.protocolo, eventos=(event,)
+    )
 
 
 def eventos(raw: bytes, chave: str) -> list[Evento]:
