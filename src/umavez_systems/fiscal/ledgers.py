@@ -115,12 +115,13 @@ class Livros:
         self, connection: Connection, org_id: str, tipo: Tipo, serie: int, primeiro: int, ultimo: int, why: str
     ) -> tuple[Row, bool]:
         now = self._dialect.now(connection)
-        year = f"{datetime.fromtimestamp(now // 1000, UTC).astimezone(BRASILIA):%y}"
         authority = self._fiscal.organizacoes.autoridade(org_id, tipo)
-        ato = authority.montar_inutilizacao(tipo, year, serie, primeiro, ultimo, why)
-        act = self._dialect.locked_act(connection, org_id, ato.nome)
-        if act is not None and act["estado"] in ("PENDENTE", "FEITO"):
-            return act, True
+        made = [authority.montar_inutilizacao(tipo, year, serie, primeiro, ultimo, why) for year in anos(now)]
+        held = [self._dialect.locked_act(connection, org_id, ato.nome) for ato in made]
+        for there in held:
+            if there is not None and there["estado"] in ("PENDENTE", "FEITO"):
+                return there, True
+        ato, act = made[0], held[0]
         rows = self._voidable(connection, org_id, tipo, serie, primeiro, ultimo)
         soon = now + int(self._fiscal.atos.termos.settle * 1000)
         if act is None:
@@ -235,6 +236,12 @@ class Livros:
             with self._database.transaction() as connection:
                 pause = max(self._fiscal.atos.termos.conferir, found.espera)
                 tables.note(connection, document, {"proximo_em": self._dialect.now(connection) + int(pause * 1000)})
+
+
+def anos(now: int) -> tuple[str, str]:
+    """The year that a voiding is asked for in, in Brasília, and the one before: a repeat after New Year is a repeat."""
+    year = datetime.fromtimestamp(now // 1000, UTC).astimezone(BRASILIA).year
+    return f"{year % 100:02d}", f"{(year - 1) % 100:02d}"
 
 
 def _absent(row: Row) -> bool:

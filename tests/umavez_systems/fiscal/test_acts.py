@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.umavez_systems.fiscal.conftest import Loja, Mundo
 from umavez import OperationInProgress
+from umavez_systems.fiscal import ledgers
 from umavez_systems.fiscal.cases import Caller, Resultado
 from umavez_systems.fiscal.domain import Tipo
 from umavez_systems.fiscal.operations import Termos
@@ -265,6 +267,27 @@ def test_s4_10_a_refused_number_is_voided_after_its_absence_is_proven(loja: Loja
         "inutilizado": 1,
     }
     assert series.livro.abertos == []
+
+
+def test_s4_10_a_voiding_repeated_after_new_year_is_the_same(loja: Loja, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The year is part of the request's Id: lost on the 31st of December, it would be another one on the next day."""
+    loja.emitir()
+    number = rejeitada(loja).row["numero"]
+    where = (LOCAL, "demo", Tipo.NFE, loja.serie, number, number, "Numero pulado por engano")
+    loja.mundo.falhar("inutilizacao", "antes", "queda", vezes=9)
+    lost, _ = loja.livros.inutilizar(*where)
+    assert lost["estado"] == "PENDENTE"
+    loja.mundo.sem_falhas()
+    this = ledgers.anos(lost["criado_em"])[0]
+    monkeypatch.setattr(ledgers, "anos", lambda _: (f"{int(this) + 1:02d}", this))
+    again, there = loja.livros.inutilizar(*where)
+    assert (again["nome"], again["estado"], there) == (lost["nome"], "FEITO", True)
+    assert loja.livros.inutilizar(*where)[1]
+
+
+def test_a_year_ends_at_midnight_in_brasilia() -> None:
+    end = int(datetime(2027, 1, 1, 3, tzinfo=UTC).timestamp() * 1000)
+    assert (ledgers.anos(end - 1), ledgers.anos(end)) == (("26", "25"), ("27", "26"))
 
 
 def test_s4_10_a_refused_voiding_that_is_asked_for_anew_is_sent(loja: Loja) -> None:
