@@ -41,6 +41,7 @@ class Dispatch:
 
     def decline(self, principal: str, ride_id: str, driver: str, reason: str | None) -> tuple[Ride, bool]:
         """Hand an offer back; the next driver gets it. Doing so again changes nothing."""
+        self._fleet.refresh()
         with (
             self._database.transaction() as connection,
             self._once.joined(
@@ -72,6 +73,8 @@ class Dispatch:
         ended = 0
         with self._database.statements() as connection:
             rows = connection.rows(self._fleet.dialect.ended_offers)
+        if rows:
+            self._fleet.refresh()
         for row in rows:
             with self._database.transaction() as connection:
                 # Only while it is still the offer that ended: it may have been accepted meanwhile.
@@ -137,25 +140,34 @@ class Dispatch:
 
     def _offered(self, connection: Connection, ride: Ride) -> Ride:
         """The ride with its next driver, or as it is. Nobody is waited for: who holds a driver may want this ride."""
+        fence = self._fence(ride)
+        if fence is None and self._bound(ride):
+            return ride
         declined = frozenset(row["driver_id"] for row in connection.rows(tables.DECLINED, (ride.id,)))
         place = (ride.wish.lat, ride.wish.lng)
-        driver = self._fleet.give(connection, ride.id, self._fence(ride), *place, but=declined, patient=False)
+        driver = self._fleet.give(connection, ride.id, fence, *place, but=declined, patient=False)
         if driver is None:
             return ride
         row = connection.rows(tables.TAKE_WAITING, (driver["id"], ride.id))[0]
         self.begin(connection, ride.id)
         return tables.ride_of(row)
 
+    def _bound(self, ride: Ride) -> bool:
+        """Whether the ride's driver must stand inside its fence: its passenger has agreed to nobody from outside."""
+        return ride.wish.kind == FENCED and self._geofence and not ride.out_of_fence and ride.community is not None
+
     def _fence(self, ride: Ride) -> Fence | None:
-        """The fence that the ride's driver must stand in; None when anybody near may serve."""
-        if ride.out_of_fence or ride.wish.kind != FENCED or not self._geofence or ride.community is None:
-            return None
-        return self._fleet.index.fences.by_id.get(ride.community)
+        """The fence of a ride that is bound to one; None also where its community is gone: then nobody may serve."""
+        return self._fleet.index.fences.by_id.get(ride.community or "") if self._bound(ride) else None
+
+    def outside(self, driver: Driver, ride: Ride) -> bool:
+        """Whether a driver may not take a ride that is bound to a fence."""
+        fence = self._fence(ride)
+        return self._bound(ride) and (fence is None or not serves(driver, fence))
 
     def _suits(self, driver: Driver, ride: Ride) -> bool:
-        fence = self._fence(ride)
-        if fence is not None:
-            return serves(driver, fence)
+        if self._bound(ride):
+            return not self.outside(driver, ride)
         return self._fleet.reaches(driver, ride.wish.lat, ride.wish.lng)
 
     def _somebody(self, ride: Ride) -> bool:

@@ -172,6 +172,7 @@ class Corridas:
     ) -> tuple[Ride, bool]:
         """Take a ride one step further, once; the same step by the same person again gives the ride as it is now."""
         step, freed = STEPS[name], None
+        self.fleet.refresh()
         with (
             self._database.transaction() as connection,
             self._once.joined(
@@ -222,8 +223,11 @@ class Corridas:
         given = before.driver
         if step.target is Status.ACCEPTED and given is None:
             # Nobody was free when it was created: whoever accepts takes it, if nobody has taken them.
-            if connection.row(self.fleet.dialect.give_driver, (before.id, driver)) is None:
+            taken = connection.row(self.fleet.dialect.give_driver, (before.id, driver))
+            if taken is None:
                 raise conflict("motorista-ocupado", "O motorista não existe, está indisponível ou em outra corrida.")
+            if self.dispatch.outside(tables.driver_of(taken), before):
+                raise conflict("motorista-fora-da-cerca", "O passageiro só aceitou um motorista da sua comunidade.")
             given = driver
         row = connection.row(
             tables.CHANGE_RIDE, (step.target.value, given, before.id, before.status.value, before.driver or "")

@@ -118,6 +118,28 @@ def test_a_declined_offer_goes_to_the_next_driver_and_never_back(client: Client,
     assert [entry["reason"] for entry in history] == [None, "declined: pneu", "declined", None]
 
 
+def test_a_ride_inside_the_fence_never_goes_outside_without_its_passenger(client: Client, carrier: Carrier) -> None:
+    """Not to whoever accepts it, nor, once its community is gone, to whoever comes free."""
+    fenced(client)
+    driver(client, "d1", *PLACE)
+    ride = ask(client).json()["ride"]["id"]
+    step(client, ride, "decline", driverId="d1")
+    driver(client, "d2", -23.55, -46.59)
+
+    taken = step(client, ride, "accept", driverId="d2")
+    assert (taken.status_code, taken.json()["error"]) == (409, "motorista_fora_da_cerca")
+    assert client.get("/api/governance/drivers/d2").json()["rideId"] is None
+
+    assert client.delete("/api/governance/communities/centro").status_code == 200
+    driver(client, "d2", -23.55, -46.59)
+    driver(client, "d3", *PLACE)
+    carrier.corridas.beat()
+    assert shown(client, ride)["driverId"] is None
+    assert client.get("/api/governance/drivers/d3/waiting").json()["items"] == []
+    assert step(client, ride, "accept", driverId="d3").status_code == 409
+    assert step(client, ride, "cancel", passengerId="passenger123").status_code == 200
+
+
 def test_only_an_offer_of_ones_own_can_be_declined(client: Client) -> None:
     fenced(client)
     driver(client, "d1", *PLACE)
