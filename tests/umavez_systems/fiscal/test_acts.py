@@ -360,6 +360,25 @@ def test_the_right_to_cancel_runs_from_the_authorisation_however_late_it_is_foun
     assert (row["estado"], row["autorizado_em"]) == ("AUTORIZADO", (emitted + 60_000) // 1000 * 1000)
 
 
+def test_a_protocol_that_came_late_is_kept_and_the_note_can_be_cancelled(loja_local: Loja) -> None:
+    """A situation query without protNFe says that the note is authorised; to cancel it takes the protocol, too."""
+    loja_local.mundo.falhar("autorizacao", "depois", "queda")
+    authority: Any = loja_local.sistema.organizacoes.autoridade("local/demo")
+    ask = authority.consultar
+    authority.consultar = lambda ato: replace(ask(ato), protocolo=None, bruto=b"<retConsSitNFe/>")
+    made = loja_local.emitir()
+    assert (made.row["estado"], made.row["protocolo"]) == ("AUTORIZADO", None)
+    with pytest.raises(Problem) as refused:
+        cancelar(loja_local, made)
+    assert (refused.value.status, refused.value.name) == (409, "sem-protocolo")
+
+    authority.consultar = ask
+    found = loja_local.fiscal.conciliar(LOCAL, made.row["id"])
+    assert found.row["protocolo"]
+    assert found.row["protocolo"] in (found.row["protocolo_xml"] or "")
+    assert cancelar(loja_local, found).row["estado"] == "CANCELADO"
+
+
 def test_s4_06_what_the_authority_says_overrules_our_books(loja_local: Loja) -> None:
     made = loja_local.emitir()
     elsewhere = loja_local.mundo.sefaz(envio=5, consulta=5)

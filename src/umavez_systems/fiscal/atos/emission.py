@@ -134,6 +134,9 @@ class Emissao:
         if state is not record.estado or _lost(record.row, resposta):
             record.passar(state, **_outcome(resposta, decided, origem, record.row, record.agora))
             self._show_loss(record, contexto, resposta)
+        elif record.row["protocolo"] is None and decided.protocolo is not None:
+            # Adopted from an answer that did not say it.
+            record.passar(state, protocolo=decided.protocolo, protocolo_xml=_kept(resposta))
         return FEITO
 
     def _show_loss(self, record: Registro, contexto: Contexto, resposta: Resposta) -> None:
@@ -208,10 +211,15 @@ def _late(now: Estado, said: Estado) -> bool:
     return said is not now and now not in ABERTOS and not pode_passar(now, said)
 
 
+def _kept(resposta: Resposta) -> str | None:
+    """What an answer brings to be kept beside the document: the note, or its protocol."""
+    found = _PROTOCOL.search(resposta.bruto)
+    return resposta.documento or (None if found is None else found.group().decode("utf-8", "replace"))
+
+
 def _outcome(resposta: Resposta, decided: Decisao, origem: Origem, row: Row, now: int) -> dict[str, Any]:
     """What a decided document keeps."""
-    found = _PROTOCOL.search(resposta.bruto)
-    kept = resposta.documento or (None if found is None else found.group().decode("utf-8", "replace"))
+    kept = _kept(resposta)
     cancelled = cancelamento_de(resposta)
     values: dict[str, Any] = {
         "origem": origem.value,

@@ -15,6 +15,7 @@ from umavez_systems.fiscal.wire import answers, events, nfe, qrcode, schemas, si
 from umavez_systems.fiscal.wire.addresses import SERVICES, Enderecos
 from umavez_systems.fiscal.wire.certificate import Certificado
 from umavez_systems.fiscal.wire.soap import Correio
+from umavez_systems.problems import Problem
 
 READERS: dict[str, Callable[[bytes], Resposta]] = {
     "autorizacao": answers.autorizacao,
@@ -71,7 +72,10 @@ class Sefaz:
     def montar_cancelamento(
         self, ato: Ato, protocolo: str, justificativa: str, quando: str, substituta: str | None = None
     ) -> Ato:
-        """The cancellation of a note; by substitution for an NFC-e."""
+        """The cancellation of a note; by substitution for an NFC-e. Raises a 409 problem without its protocol."""
+        if not protocolo:
+            detail = "A autoridade ainda não disse o protocolo desta nota; concilie o documento e cancele de novo."
+            raise Problem(409, "sem-protocolo", "Protocolo desconhecido", detail)
         if substituta is not None:
             if ato.tipo is not Tipo.NFCE:
                 raise invalid("substituta: cancelamento por substituição existe só para NFC-e.")
