@@ -140,6 +140,34 @@ def test_taxes_that_the_layout_does_not_have_are_a_problem_of_the_caller(sefaz: 
     assert refused.value.status == 422
 
 
+@pytest.mark.parametrize(
+    ("taxes", "said"),
+    [
+        ({"vTotTrib": "0.310"}, "vTotTrib: o valor não tem a forma que o leiaute oficial pede."),
+        (
+            {"ICMS": {"ICMS00": {"orig": "0", "CST": "00"}}},
+            "ICMS00: falta algo que o leiaute oficial exige (espera modBC).",
+        ),
+        (
+            {"PISST": {"indSomaPISST": "1"}},
+            "indSomaPISST: não é esperado aqui pelo leiaute oficial (espera vBC, qBCProd).",
+        ),
+        (
+            {"IPI": {"cEnq": "9999", "IPINT": {"CST": "53"}}},
+            "cEnq: o texto é mais longo do que o leiaute oficial aceita.",
+        ),
+    ],
+)
+def test_what_the_schema_refuses_is_said_in_portuguese_and_without_what_was_sent(
+    sefaz: Sefaz, taxes: dict[str, Any], said: str
+) -> None:
+    item = Item("1", "Caneta", "96081000", "5102", "UN", Decimal(2), Decimal("1.50"), taxes)
+    note = numerado()
+    with pytest.raises(Problem) as refused:
+        sefaz.montar(replace(note, pedido=replace(note.pedido, itens=(item,))))
+    assert (refused.value.status, refused.value.name, refused.value.detail) == (422, "xml-invalido", said)
+
+
 def test_the_qr_code_has_version_3_without_a_secret_and_2_with_one(sefaz: Sefaz, mundo: Mundo) -> None:
     online, offline = numerado(Tipo.NFCE), numerado(Tipo.NFCE, tp_emis="9")
     with_csc = mundo.sefaz(emitente=replace(EMITENTE, csc="0123456789", csc_id="000001"))

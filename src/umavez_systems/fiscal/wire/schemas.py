@@ -121,4 +121,29 @@ def validate(name: str, tree: Any) -> None:
     """Raise a 422 problem unless `tree` is valid by the schema `name`."""
     found = faults(name, tree)
     if found:
-        raise Problem(422, "xml-invalido", "Documento recusado pelo esquema oficial", found[0][:500])
+        raise Problem(422, "xml-invalido", "Documento recusado pelo esquema oficial", in_portuguese(found[0]))
+
+
+_FAULT = re.compile(r"^Element '([A-Za-z0-9]+)'(?:, attribute '([A-Za-z0-9]+)')?: (.*)\Z", re.DOTALL)
+_EXPECTED = re.compile(r"Expected is (?:one of )?\( ([A-Za-z0-9, ]+) \)\.")
+_SAID = (
+    ("[facet 'pattern']", "o valor não tem a forma que o leiaute oficial pede"),
+    ("[facet 'enumeration']", "o valor não é um dos que o leiaute oficial conhece"),
+    ("[facet 'length']", "o tamanho não é o do leiaute oficial"),
+    ("[facet 'minLength']", "o texto é mais curto do que o leiaute oficial pede"),
+    ("[facet 'maxLength']", "o texto é mais longo do que o leiaute oficial aceita"),
+    ("This element is not expected", "não é esperado aqui pelo leiaute oficial"),
+    ("Missing child element", "falta algo que o leiaute oficial exige"),
+)
+"""What libxml2 says, and what that is in the language of the systems."""
+
+
+def in_portuguese(fault: str) -> str:
+    """A fault for whoever sent the order: where and why, and nothing of what was sent."""
+    found = _FAULT.match(fault)
+    if found is None:
+        return "O documento não segue o leiaute oficial."
+    where, why = found.group(2) or found.group(1), found.group(3)
+    said = next((words for mark, words in _SAID if mark in why), "não segue o leiaute oficial")
+    wanted = _EXPECTED.search(why)
+    return f"{where}: {said}{'' if wanted is None else f' (espera {wanted.group(1)})'}."
