@@ -37,7 +37,8 @@ class Papel:
             "35", month, CNPJ, order.tipo.modelo, order.serie, numerado.numero, numerado.tp_emis, numerado.cnf
         )
         xml = f"<nota>{chave}</nota>".encode()
-        return Montado(xml, chave.id_idempotencia, str(chave), chave.natural("2"), f"d{chave}")
+        names = (chave.id_idempotencia, str(chave), chave.natural("2"))
+        return Montado(xml, *names, f"d{chave}", f"{numerado.pedido.total:.2f}")
 
     def montar_cancelamento(
         self, ato: Ato, protocolo: str, justificativa: str, quando: str, substituta: str | None = None

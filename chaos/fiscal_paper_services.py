@@ -21,7 +21,7 @@ class PapelNacional(Papel):
     def montar(self, numerado: Numerado) -> Montado:
         """Bytes that say what they are."""
         name = self._name(numerado)
-        return Montado(f"<nota>{name}</nota>".encode(), name, None, name, f"d{name}")
+        return Montado(f"<nota>{name}</nota>".encode(), name, None, name, f"d{name}", f"{numerado.pedido.total:.2f}")
 
     def _name(self, numerado: Numerado) -> str:
         return id_idempotencia_adn("3550308", CNPJ, numerado.pedido.serie, numerado.numero)
