@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -19,6 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from umavez import Event
 from umavez.messaging import MessageObserver
 from umavez.observe.audit import trace_fields
+
+PAUSE = 60.0
+"""Seconds between two lines of the same sort."""
+MOST_SORTS = 100
+"""Sorts of lines that are remembered."""
+TALKATIVE = ("uvicorn", "asyncio", "websockets")
 
 
 class Lines(logging.Formatter):
@@ -37,11 +44,53 @@ class Lines(logging.Formatter):
         return line if not traced or hasattr(record, "trace_id") else f"{line} trace_id={traced['trace_id']}"
 
 
+class Seldom(logging.Filter):
+    """Lets each line of the libraries that speak with strangers through once in a while, with how many there were.
+
+    They write one for every request that they cannot read: whoever sends such requests would write the log.
+    """
+
+    def __init__(self, pause: float = PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._pause = pause
+        self._clock = clock
+        self._told: OrderedDict[tuple[str, ...], tuple[float, int]] = OrderedDict()
+        """What was said when, and how often since."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to write this line."""
+        if not record.name.startswith(TALKATIVE) or record.levelno >= logging.CRITICAL:
+            return True
+        what, now = _sort(record), self._clock()
+        since, left_out = self._told.get(what, (-self._pause, 0))
+        if now - since < self._pause:
+            self._told[what] = (since, left_out + 1)
+            return False
+        if left_out:
+            record.msg, record.args = f"{record.getMessage().rstrip()} ({left_out} more like this since the last)", ()
+        self._told[what] = (now, 0)
+        self._told.move_to_end(what)
+        if len(self._told) > MOST_SORTS:
+            self._told.popitem(last=False)
+        return True
+
+
+def _sort(record: logging.LogRecord) -> tuple[str, ...]:
+    """What makes two lines alike: their text before values are put in, and where in the code an error began."""
+    error = record.exc_info[1] if record.exc_info else None
+    trace = None if error is None else error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return record.name, str(record.msg)[:200], type(error).__name__, place
+
+
 LINES: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"lines": {"()": "umavez_systems.logs.Lines"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
+    "filters": {"seldom": {"()": "umavez_systems.logs.Seldom"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines", "filters": ["seldom"]}},
     "root": {"level": "WARNING", "handlers": ["stderr"]},
 }
 """For logging.config.dictConfig, in each of the server's processes."""

@@ -141,6 +141,9 @@ class GuardedProtocol(HttpToolsProtocol):
         )
         self._refuse(_problem(400, "http-invalido", "Requisição inválida", detail))
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing to tell: who offers HTTP/2, as many clients do, is answered in HTTP/1.1."""
+
     def handle_websocket_upgrade(self) -> None:
         """The connection is no longer ours."""
         self._stop_waiting()
@@ -260,6 +263,7 @@ def options(settings: Settings) -> dict[str, Any]:
     """What uvicorn is told. A message on a WebSocket is refused by its announced size, before it is read."""
     return {
         "http": "umavez_systems.gates.connections:guarded",
+        "ws": "umavez_systems.gates.sockets:GuardedSocket",
         "backlog": 128,
         "timeout_keep_alive": settings.keep_alive_seconds,
         "timeout_graceful_shutdown": 30,
