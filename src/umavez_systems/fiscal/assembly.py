@@ -120,7 +120,7 @@ class Sistema:
         if self.ambiente != "simulador":
             return
         with self._lock:
-            if any(row["nome"] == DEMO for row in self.organizacoes.todas(principal)):
+            if self.organizacoes.tem(principal, DEMO):
                 return
             cnpj = cnpj_demo(principal)
             pfx = self.cartorio.a1(cnpj, "Loja Demonstracao", SENHA_DEMO)

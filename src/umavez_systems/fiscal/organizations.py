@@ -38,6 +38,8 @@ INSERT = (
     "INSERT INTO fiscal_organizacoes (id, principal, nome, cnpj, uf, ambiente, emitente, certificado,"
     " certificado_vence_em, criado_em) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+PAGE = "SELECT * FROM fiscal_organizacoes WHERE principal = ? AND id > ? ORDER BY id LIMIT ?"
+"""By id, which has an index and begins with the principal: a page reads itself and little more."""
 RENEW = (
     "UPDATE fiscal_organizacoes SET certificado = ?, certificado_vence_em = ? WHERE id = ? AND certificado_vence_em < ?"
     " RETURNING id"
@@ -158,10 +160,15 @@ class Organizacoes:
             raise Problem(409, "certificado-vencido", "Certificado vencido", detail)
         return row
 
-    def todas(self, principal: str) -> list[Row]:
-        """The principal's organisations."""
+    def pagina(self, principal: str, depois: str, limite: int) -> list[Row]:
+        """A page of the principal's organisations, by name; `depois` is the last name of the page before."""
         with self._database.statements() as connection:
-            return connection.rows("SELECT * FROM fiscal_organizacoes WHERE principal = ? ORDER BY nome", (principal,))
+            return connection.rows(PAGE, (principal, identidade(principal, depois), limite))
+
+    def tem(self, principal: str, nome: str) -> bool:
+        """Whether the principal has an organisation of this name."""
+        with self._database.statements() as connection:
+            return connection.row(tables.ORGANISATION, (identidade(principal, nome),)) is not None
 
     def autoridade(self, org_id: str, tipo: Tipo = Tipo.NFE) -> Autoridade:
         """The organisation's access to the authority of a kind, opened once. Raises 404 and 422 problems."""

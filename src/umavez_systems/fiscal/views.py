@@ -104,6 +104,11 @@ def organizacao(row: Row) -> dict[str, Any]:
     }
 
 
+def pagina(itens: list[dict[str, Any]], limite: int) -> dict[str, Any]:
+    """A page of what has an id, with the last one where more may follow."""
+    return {"itens": itens, "proximo": itens[-1]["id"] if len(itens) == limite else None}
+
+
 def imprimivel(row: Row) -> bool:
     """Whether a printed form may be handed out: the note is authorised, or its mode is printed before that is known."""
     early = row["tp_emis"] == "9" or (row["tp_emis"] == "4" and row["epec_em"] is not None)

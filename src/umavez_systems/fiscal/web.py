@@ -60,6 +60,7 @@ LONGEST_BATCH_KEY = 252
 """Characters: the place of a document in its batch is written behind it."""
 Key = Annotated[str | None, Header(description="1 a 255 caracteres; repetir é seguro")]
 Authorization = Annotated[str | None, Header()]
+Limite = Annotated[int, Query(ge=1, le=500)]
 Usuario = Annotated[str | None, Header(max_length=LONGEST_USUARIO)]
 
 
@@ -123,14 +124,16 @@ def _certificate(system: Sistema, data: dict[str, Any]) -> tuple[bytes, str]:
 
 
 @router.get(f"{API}/organizacoes")
-async def list_organisations(request: Request, caller: Calling) -> Response:
-    """The caller's organisations."""
+async def list_organisations(
+    request: Request, caller: Calling, depois: str | None = Query(None, pattern=NAME), limite: Limite = 50
+) -> Response:
+    """A page of the caller's organisations, by id; `depois` is the last id of the page before."""
 
     def look(system: Sistema) -> list[dict[str, Any]]:
         system.demo(caller.principal)
-        return [views.organizacao(row) for row in system.organizacoes.todas(caller.principal)]
+        return [views.organizacao(row) for row in system.organizacoes.pagina(caller.principal, depois or "", limite)]
 
-    return JSONResponse({"itens": await _run(request, look)}, headers=PRIVATE)
+    return JSONResponse(views.pagina(await _run(request, look), limite), headers=PRIVATE)
 
 
 @router.post(f"{API}/documentos", status_code=201, responses=LATER, openapi_extra=_body(EXAMPLE))
@@ -179,7 +182,7 @@ async def list_documents(
     organizacao: str | None = Query(None, pattern=NAME),
     estado: Estado | None = None,
     antes: str | None = Query(None, pattern=r"^[0-9]{1,15}-[0-9a-f]{32}$"),
-    limite: int = Query(50, ge=1, le=500),
+    limite: Limite = 50,
 ) -> Response:
     """Documents, newest first; `antes` continues after a page."""
     rows = await _run(

@@ -313,6 +313,28 @@ def test_an_organisation_is_created_with_its_certificate_which_is_never_shown(we
     assert "certificado" not in listed[0]
 
 
+def test_organisations_are_paged_by_their_ids(web: httpx.Client) -> None:
+    names = ["Zé & Filhos", "a/b", "loja 10", "loja-2", "loja_3", "á", "ÿ-last"]
+    for name in names:
+        made = web.post(f"{API}/organizacoes", json={**DEMO_DATA, "id": name, "cnpj": "11.222.333/0001-81"})
+        assert made.status_code == 201, name
+    seen: list[str] = []
+    where: dict[str, Any] = {"limite": 3}
+    while True:
+        page = web.get(f"{API}/organizacoes", params=where).json()
+        assert len(page["itens"]) <= 3
+        seen += [row["id"] for row in page["itens"]]
+        if page["proximo"] is None:
+            break
+        where["depois"] = page["proximo"]
+    assert sorted(seen) == sorted([*names, "demo"])
+    assert len(web.get(f"{API}/organizacoes").json()["itens"]) == 8
+    for wrong in ({"limite": 0}, {"limite": 501}, {"depois": ""}, {"depois": "x" * 61}, {"depois": "a\tb"}):
+        assert web.get(f"{API}/organizacoes", params=wrong).status_code == 422, wrong
+    told = web.get("/openapi.json").json()["paths"][f"{API}/organizacoes"]["get"]["parameters"]
+    assert {"depois", "limite"} <= {parameter["name"] for parameter in told}
+
+
 def test_one_principal_never_sees_anothers_documents(database: str, mundo: Mundo, serving: Any) -> None:
     keys = "ana:0123456789abcdef,bia:fedcba9876543210"
     settings = Settings(database=database, fiscal_dir=str(mundo.folder), api_keys=keys)
