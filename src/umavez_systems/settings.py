@@ -20,6 +20,11 @@ DAYS_30 = 30 * 24 * 3600
 RESERVED = ("local", "umavez")
 """Names that are no caller's: everybody's without keys, and the engine's own."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+LONGEST_LINK = 500
+"""Characters of the address that links in mails begin with: a line of a mail has 998 octets."""
+_LINK = re.compile(
+    r"https?://(?:[A-Za-z0-9._~%:@-]+|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?)(?:/[A-Za-z0-9._~%:@!$&'()*+,;=/-]*)?"
+)
 
 
 class Settings(BaseSettings):
@@ -154,8 +159,13 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _reachable(self) -> Settings:
         if not self.public_url:
-            self.public_url = f"http://{self.host}:{self.port}"
+            self.public_url = f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
         self.public_url = self.public_url.rstrip("/")
+        if not _LINK.fullmatch(self.public_url) or len(self.public_url) > LONGEST_LINK:
+            raise ValueError(
+                f"public_url must be http:// or https:// and a host, in ASCII, with a path at most, and have"
+                f" {LONGEST_LINK} characters at most: it stands in a header of every mail"
+            )
         return self
 
     @cached_property

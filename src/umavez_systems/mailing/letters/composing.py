@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.header import Header
 from email.utils import format_datetime, formataddr, parseaddr
 from functools import lru_cache
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from email_validator import EmailNotValidError, validate_email
 
 from umavez_systems.mailing.domain import header_text, invalid
+from umavez_systems.mailing.letters.headers import folded, is_plain, words
 from umavez_systems.mailing.letters.templates import Letter, Unrenderable
 from umavez_systems.mailing.ports import Mail
 
@@ -37,10 +37,7 @@ def sender_of(text: str) -> str:
                 "O remetente não é um endereço válido; envie, por exemplo, Loja <loja@exemplo.com>."
             ) from error
         address = found.ascii_email or found.normalized
-    sender = formataddr((name, address))
-    if not name.isascii():
-        # In words of 75 characters (RFC 2047): one of any length is none to its readers.
-        sender = f"{Header(name, 'utf-8').encode(linesep='')} <{address}>"
+    sender = formataddr((name, address)) if is_plain(name) else f"{' '.join(words(name))} <{address}>"
     if len(sender) > SENDER_LONGEST:
         raise invalid("O nome do remetente é longo demais para um cabeçalho; encurte-o.")
     return sender
@@ -76,7 +73,7 @@ class Composer:
         lines = [
             f"From: {self.sender}",
             f"To: {entry['email']}",
-            f"Subject: {_subject(subject)}",
+            _subject(subject),
             f"Date: {_date(entry['data'])}",
             f"Message-ID: {entry['message_id']}",
             *(f"{name}: {value}" for name, value in headers.items()),
@@ -118,9 +115,7 @@ def _date(moment: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _subject(text: str) -> str:
-    if text.isascii() and len(text) < 70:
-        return text
-    return Header(text, "us-ascii" if text.isascii() else "utf-8", header_name="Subject").encode(linesep="\r\n")
+    return folded("Subject", text)
 
 
 def _body(text: str | None, page: str | None, boundary: str) -> bytes:
