@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from umavez.cli.stopping import mark_lasting, until_stopped
 from umavez_systems.corridas.command import group as corridas
 from umavez_systems.fiscal.command import group as fiscal
 from umavez_systems.mailing.command import group as mailing
@@ -25,7 +26,10 @@ MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the `umavez` command line."""
-    app.command("serve")(serve)
+    app.command("serve")(until_stopped(serve))
+    mark_lasting(mailing, ["work"])
+    mark_lasting(processos.group, ["work", "portal"], unless="once")
+    mark_lasting(fiscal, ["simular"])
     app.add_typer(propostas, name="propostas")
     app.add_typer(corridas, name="corridas")
     app.add_typer(mailing, name="mailing")
@@ -89,7 +93,7 @@ def _serve(settings: Settings) -> None:
             f"umavez serve: {settings.host}:{settings.port} cannot be listened on ({error.strerror}); name another.",
             err=True,
         )
-        sys.exit(1)
+        sys.exit(2)
     config = uvicorn.Config(
         "umavez_systems.server:create_served_app",
         factory=True,

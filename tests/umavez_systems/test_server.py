@@ -220,7 +220,7 @@ def test_an_address_that_is_taken_is_one_sentence_and_nothing_is_said_to_be_serv
         words = [UMAVEZ, "serve", "--port", str(taken.getsockname()[1])]
         done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60)
 
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "cannot be listened on" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 

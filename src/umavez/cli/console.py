@@ -14,6 +14,7 @@ from umavez._sync.once import Once
 from umavez.cli.options import StoreUrl, existing_url, shown
 from umavez.cli.reconcile import load_engine
 from umavez.cli.records.outcome import AsWritten, sealed
+from umavez.cli.stopping import until_stopped
 from umavez.console import console as made
 from umavez.console import loopback
 from umavez.console.people import VARIABLE, entry, users
@@ -23,7 +24,7 @@ from umavez.observe.minutes import Minutes
 
 def add(app: typer.Typer) -> None:
     """Put the commands on `app`."""
-    app.command("console")(console)
+    app.command("console")(until_stopped(console))
     app.command("console-user")(console_user)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from umavez.cli.options import StoreUrl, existing_url, open_to_look, shown
+from umavez.cli.stopping import until_stopped
 from umavez.errors import ConfigurationError
 
 group = typer.Typer(no_args_is_help=True, help="Dashboard and alerts for Prometheus, and the store's own numbers.")
@@ -20,7 +21,7 @@ def add(app: typer.Typer) -> None:
     app.add_typer(group, name="observe")
     group.command("dashboard")(dashboard)
     group.command("alerts")(alerts)
-    group.command("serve")(serve)
+    group.command("serve")(until_stopped(serve))
 
 
 def dashboard() -> None:

@@ -13,6 +13,7 @@ import typer
 from umavez.cli.decisions import refuse_unsigned
 from umavez.cli.options import AsJson, StoreUrl, existing_url
 from umavez.cli.screen.table import plain
+from umavez.cli.stopping import until_stopped
 from umavez.errors import ConfigurationError, SchemaOutdated, StoreError, UmavezError
 from umavez.messaging.broker import Broker
 from umavez.messaging.database import Database
@@ -57,7 +58,7 @@ def add(app: typer.Typer) -> None:
     """Put both groups on `app`."""
     app.add_typer(relay_group, name="relay")
     app.add_typer(outbox_group, name="outbox")
-    relay_group.command("run")(run_relay)
+    relay_group.command("run")(until_stopped(run_relay))
     relay_group.callback()(_only_a_group)
     outbox_group.command("list")(list_messages)
     outbox_group.command("show")(show_message)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umavez import UmavezError
+from umavez import ConfigurationError, UmavezError
 
 if TYPE_CHECKING:
     from umavez_systems.mailing.assembly import Desk
@@ -186,7 +186,7 @@ def work(
         try:
             asyncio.run(run(desk))
         except* ValueError as errors:
-            raise UmavezError(str(errors.exceptions[0])) from None
+            raise ConfigurationError(str(errors.exceptions[0])) from None
 
 
 @group.command("recover")
