@@ -15,12 +15,13 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from umavez.core.encoding.codec import Codec, JsonCodec
 from umavez.core.key import Key
-from umavez.errors import ConfigurationError, NotStorable
+from umavez.errors import ConfigurationError, NotStorable, needs
+
+with needs(__name__, "umavez[seal]"):
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 VARIABLE = "UMAVEZ_SEAL_KEYS"
 NONCE_BYTES = 12

@@ -28,6 +28,8 @@ Each carries its data as attributes; messages never hold values, results or secr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -208,3 +210,19 @@ class SchemaOutdated(StoreError):
 
 TABLES_MISSING = "The tables of umavez are missing or older than this version; run: umavez migrate --store URL."
 """What SchemaOutdated says wherever a table or column is not there: one command makes them all."""
+
+
+@contextmanager
+def needs(module: str, install: str) -> Iterator[None]:
+    """Around the imports of `module`: one that fails says what to install, such as `umavez[metrics]`.
+
+    It stays a ModuleNotFoundError with the name of what is missing. A module of umavez itself is not missing but wrong.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] in ("umavez", "umavez_systems"):
+            raise
+        raise ModuleNotFoundError(
+            f"{module} needs {missing.name}, which is not installed; run: pip install '{install}'.", name=missing.name
+        ) from missing

@@ -13,6 +13,7 @@ SOURCE = Path(umavez_systems.__file__).parent
 SYSTEMS = ("propostas", "corridas", "processos", "mailing", "fiscal")
 PUBLIC = {
     "umavez",
+    "umavez.cli.stopping",
     "umavez.concurrency",
     "umavez.console",
     "umavez.encryption",

@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request, routing
-
 from umavez._async.once import AsyncOnce
-from umavez.errors import ConfigurationError
+from umavez.errors import ConfigurationError, needs
 from umavez.http.asgi.shell import Idempotency
 from umavez.http.contract.handler import SEEN, Keyed
 from umavez.http.contract.openapi import described
 from umavez.http.contract.principal import ANONYMOUS
 from umavez.http.contract.route import Route, contract
+
+with needs(__name__, "fastapi"):
+    from fastapi import Depends, FastAPI, Request, routing
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__umavez_contract__"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-
 from umavez.core.key import Key
 from umavez.engine.outcome import Event
+from umavez.errors import needs
 from umavez.observe.families import Bounded, shared
+
+with needs(__name__, "umavez[metrics]"):
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)

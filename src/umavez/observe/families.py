@@ -7,8 +7,12 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.metrics import MetricWrapperBase
+from umavez.errors import needs
+
+with needs(__name__, "umavez[metrics]"):
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics import MetricWrapperBase
+
 
 M = TypeVar("M", bound=MetricWrapperBase)
 T = TypeVar("T")

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from opentelemetry import context, metrics, trace
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
 from umavez.engine.observing import error_type
+from umavez.errors import needs
 from umavez.messaging.message import MAX_HEADERS, Message
 from umavez.messaging.observing import MessageObserver
+
+with needs(__name__, "umavez[tracing]"):
+    from opentelemetry import context, metrics, trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 EACH = 100
 """Messages written at once, above which one span stands for all of them."""

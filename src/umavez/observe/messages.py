@@ -10,11 +10,13 @@ from collections import Counter as Tally
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
-
+from umavez.errors import needs
 from umavez.messaging.message import Message
 from umavez.messaging.observing import MessageObserver
 from umavez.observe.families import Bounded, shared
+
+with needs(__name__, "umavez[metrics]"):
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 

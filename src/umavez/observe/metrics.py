@@ -8,10 +8,13 @@
 for a process that is no server.
 """
 
-from umavez.observe.counting import Metrics
-from umavez.observe.messages import MessageMetrics
-from umavez.observe.scraping import scraped
-from umavez.observe.serving import serve_metrics
-from umavez.observe.standing import StoreMetrics
+from umavez.errors import needs
+
+with needs(__name__, "umavez[metrics]"):
+    from umavez.observe.counting import Metrics
+    from umavez.observe.messages import MessageMetrics
+    from umavez.observe.scraping import scraped
+    from umavez.observe.serving import serve_metrics
+    from umavez.observe.standing import StoreMetrics
 
 __all__ = ["MessageMetrics", "Metrics", "StoreMetrics", "scraped", "serve_metrics"]

@@ -6,8 +6,12 @@ import os
 import re
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from umavez.errors import needs
+
+with needs(__name__, "umavez[metrics]"):
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.multiprocess import MultiProcessCollector
+
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 

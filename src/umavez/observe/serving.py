@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from prometheus_client import start_http_server
-
-from umavez.errors import ConfigurationError
+from umavez.errors import ConfigurationError, needs
 from umavez.observe.messages import MessageMetrics
 from umavez.observe.standing import StoreMetrics
+
+with needs(__name__, "umavez[metrics]"):
+    from prometheus_client import start_http_server
 
 
 def serve_metrics(port: int, url: str) -> MessageMetrics:

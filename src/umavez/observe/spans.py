@@ -6,11 +6,13 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from opentelemetry import context, trace
-
 from umavez.core.key import Key
 from umavez.engine.outcome import Event
+from umavez.errors import needs
 from umavez.observe.audit import short
+
+with needs(__name__, "umavez[tracing]"):
+    from opentelemetry import context, trace
 
 REMEMBERED = 4096
 """Keys whose attempt's span is remembered, so that a replay in this process can point to it."""

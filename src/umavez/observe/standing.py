@@ -7,15 +7,16 @@ import threading
 import time
 from collections.abc import Iterable
 
-from prometheus_client import REGISTRY, CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from umavez.core.record import Query, Status
-from umavez.errors import StoreError
+from umavez.errors import StoreError, needs
 from umavez.observe.gauges import age_of
 from umavez.observe.tables import table_gauges
 from umavez.stores import Store, holds_tables
+
+with needs(__name__, "umavez[metrics]"):
+    from prometheus_client import REGISTRY, CollectorRegistry
+    from prometheus_client.core import GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
 
 LOG = logging.getLogger("umavez.observe")
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-
-from umavez.errors import SchemaOutdated
+from umavez.errors import SchemaOutdated, needs
 from umavez.messaging.inspection import LAG_COUNTED, Inspection
 from umavez.sequences.standing import ending
 from umavez.sql.connection import Dialect, Sql
 from umavez.sql.database import reading
 from umavez.sql.flow import Ask, SqlFlow, carry, now_at
+
+with needs(__name__, "umavez[metrics]"):
+    from prometheus_client.core import GaugeMetricFamily, Metric
 
 OUTBOX = "(outbox)"
 """Who is named as the subscriber of messages that no broker took."""

@@ -4,7 +4,10 @@ Once(url, scope="shop", observers=[Tracing()])
 Outbox(observers=[MessageTracing()])    # and so for Relay and Consumer
 """
 
-from umavez.observe.message_spans import MessageTracing
-from umavez.observe.spans import Tracing
+from umavez.errors import needs
+
+with needs(__name__, "umavez[tracing]"):
+    from umavez.observe.message_spans import MessageTracing
+    from umavez.observe.spans import Tracing
 
 __all__ = ["MessageTracing", "Tracing"]

@@ -1,5 +1,8 @@
 """Idempotency for Django, under WSGI and ASGI."""
 
-from umavez.http.django.shell import atomic, middleware
+from umavez.errors import needs
+
+with needs(__name__, "django"):
+    from umavez.http.django.shell import atomic, middleware
 
 __all__ = ["atomic", "middleware"]
