@@ -48,12 +48,17 @@ class SealedCodec:
     def from_environment(cls, codec: Codec | None = None) -> SealedCodec:
         """The codec whose keys stand in UMAVEZ_SEAL_KEYS. Raises ConfigurationError when they cannot be used."""
         keys: dict[str, bytes] = {}
-        for entry in filter(None, os.environ.get(VARIABLE, "").split(",")):
+        for place, entry in enumerate(filter(None, os.environ.get(VARIABLE, "").split(",")), 1):
             name, _, text = entry.strip().partition(":")
             try:
                 keys[name] = base64.b64decode(text, validate=True)
-            except binascii.Error:
-                raise ConfigurationError(f"{VARIABLE}: the key {name!r} is not base64.") from None
+            except (binascii.Error, ValueError):
+                keys[name] = b""
+            if not name or len(keys[name]) != KEY_BYTES:
+                # By its place: of an entry without a colon, what stands where the name does is the key itself.
+                raise ConfigurationError(
+                    f"{VARIABLE}: entry {place} is no name:key with {KEY_BYTES} bytes in base64; correct it."
+                ) from None
         return cls(keys, codec)
 
     def encode(self, value: Any, key: Key) -> str:
