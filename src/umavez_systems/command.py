@@ -18,10 +18,7 @@ from umavez_systems.fiscal.command import group as fiscal
 from umavez_systems.mailing.command import group as mailing
 from umavez_systems.processos import command as processos
 from umavez_systems.propostas.command import group as propostas
-from umavez_systems.settings import Settings, settings_of
-
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus_client keeps the counters of several processes; read when a worker imports it."""
+from umavez_systems.settings import MULTIPROCESS, Settings, settings_of
 
 
 def add(app: typer.Typer) -> None:

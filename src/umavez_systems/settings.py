@@ -19,6 +19,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DAYS_30 = 30 * 24 * 3600
 RESERVED = ("local", "umavez")
 """Names that are no caller's: everybody's without keys, and the engine's own."""
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""Where prometheus_client keeps the counters of several processes; read when a worker imports it."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 LONGEST_LINK = 500
 """Characters of the address that links in mails begin with: a line of a mail has 998 octets."""
@@ -154,18 +156,24 @@ class Settings(BaseSettings):
     def _known_database(cls, url: str) -> str:
         if url.partition(":")[0] not in ("sqlite", "postgresql", "postgres"):
             raise ValueError("the systems run on sqlite:///file.db or postgresql://…")
+        if url.startswith("sqlite") and not url.partition(":///")[2].partition("?")[0]:
+            raise ValueError("no file is named; write sqlite:///file.db")
         return url
+
+    @field_validator("public_url")
+    @classmethod
+    def _followed(cls, url: str) -> str:
+        if url and (not _LINK.fullmatch(url) or len(url) > LONGEST_LINK):
+            raise ValueError(
+                f"must be http:// or https:// and a host, in ASCII, with a path at most, and have {LONGEST_LINK}"
+                " characters at most: it stands in a header of every mail"
+            )
+        return url.rstrip("/")
 
     @model_validator(mode="after")
     def _reachable(self) -> Settings:
         if not self.public_url:
             self.public_url = f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-        self.public_url = self.public_url.rstrip("/")
-        if not _LINK.fullmatch(self.public_url) or len(self.public_url) > LONGEST_LINK:
-            raise ValueError(
-                f"public_url must be http:// or https:// and a host, in ASCII, with a path at most, and have"
-                f" {LONGEST_LINK} characters at most: it stands in a header of every mail"
-            )
         return self
 
     @cached_property
@@ -267,5 +275,7 @@ def settings_of(given: Mapping[str, Any], *, there: bool = False) -> Settings:
 def _sentence(error: ValidationError) -> str:
     """What is wrong in one line, without the values that were given: they may hold a password."""
     found = error.errors(include_input=False, include_url=False)
+    if any(isinstance(each.get("ctx", {}).get("error"), UnicodeDecodeError) for each in found):
+        return "The file .env is no text in UTF-8; write it so."
     told = (f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in found)
-    return "; ".join(told)
+    return "; ".join(each.removeprefix(": ") for each in told)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from umavez import ConfigurationError
 from umavez.cli.app import app
 from umavez_systems.gates.usable import refuse_unusable
-from umavez_systems.settings import Settings
+from umavez_systems.settings import Settings, settings_of
 
 
 def test_what_is_usual_is_usable() -> None:
@@ -85,3 +85,62 @@ def test_nothing_is_begun_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (done.exit_code, done.stdout) == (2, "")
     assert "UMAVEZ_BROKER must be local: or amqp" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("entry", ["geheim" * 8, "a:geheim", "a:Z2VoZWlt", ":" + "Z2VoZWlt" * 4])
+def test_a_sealing_key_that_was_written_wrong_is_not_repeated(monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
+    """Without its name and a colon, the key itself stands where a name would."""
+    monkeypatch.setenv("UMAVEZ_SEAL_KEYS", entry)
+    with pytest.raises(ConfigurationError, match="UMAVEZ_SEAL_KEYS: entry 1") as refused:
+        refuse_unusable(Settings())
+    assert "geheim" not in str(refused.value)
+    assert "Z2VoZWlt" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["storage", "fiscal_dir"])
+def test_a_folder_that_cannot_be_made_is_refused_and_none_is_made(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=f"UMAVEZ_{name.upper()}: .* is a file"):
+        refuse_unusable(Settings.model_validate({name: str(tmp_path / "file" / "lists")}))
+    refuse_unusable(Settings.model_validate({name: str(tmp_path / "new" / "lists")}))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("umavez_systems.gates.usable.os.access", lambda *_: False)  # the tests may run as root
+    with pytest.raises(ConfigurationError, match="nothing can be written"):
+        refuse_unusable(Settings(storage=str(tmp_path)))
+
+
+def test_counters_without_their_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request would leave a traceback in the log."""
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "none"))
+    with pytest.raises(ConfigurationError, match="PROMETHEUS_MULTIPROC_DIR: there is no folder"):
+        refuse_unusable(Settings())
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    refuse_unusable(Settings())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"database": "sqlite://"}, "database: no file is named"),
+        ({"database": "sqlite:///?journal=delete"}, "database: no file is named"),
+        ({"public_url": "x"}, "public_url: must be"),
+    ],
+)
+def test_a_wrong_setting_is_called_by_its_name(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        settings_of(given)
+    assert str(refused.value).startswith(said)
+
+
+def test_a_host_of_any_name_is_judged_by_whether_it_can_be_listened_on() -> None:
+    assert settings_of({"host": "no such host"}).host == "no such host"
+
+
+def test_an_env_file_that_is_no_text_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_bytes(b"\xff\xfeUMAVEZ_PORT=1\n")
+    with pytest.raises(ConfigurationError, match=r"\.env is no text"):
+        settings_of({})

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from umavez import ConfigurationError
 from umavez_systems.mailing.ingest.storage import open_storage
@@ -16,7 +17,7 @@ from umavez_systems.mailing.letters.signing import signer_of
 from umavez_systems.mailing.providers.smtp import SmtpProvider
 from umavez_systems.mailing.service import known_broker
 from umavez_systems.problems import Problem
-from umavez_systems.settings import Settings
+from umavez_systems.settings import MULTIPROCESS, Settings
 
 SAMPLE = b"From: a@b.example\r\nTo: c@d.example\r\nSubject: x\r\n\r\nx\r\n"
 
@@ -36,6 +37,30 @@ def refuse_unusable(settings: Settings, *, mailing: bool = False) -> None:
 def _smtp(settings: Settings) -> None:
     if settings.smtp_url:
         SmtpProvider(settings.smtp_url)
+
+
+def _folder(path: Path) -> None:
+    """Whether files can be kept in a folder. It is not made: one that nobody uses is none to leave behind."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise ValueError(f"{there} is a file, and no folder can be there")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"nothing can be written in {there}; give the server the right to, or name another")
+
+
+def _storage(settings: Settings) -> None:
+    open_storage(settings.storage_folder)
+    if settings.spool is not None:
+        _folder(Path(unquote(str(settings.spool))))
+
+
+def _counters(_: Settings) -> None:
+    folder = os.environ.get(MULTIPROCESS)
+    if folder is None:
+        return
+    if not Path(folder).is_dir():
+        raise ValueError(f"there is no folder {folder}; make it, or leave the variable out")
+    _folder(Path(folder))
 
 
 def _provider(settings: Settings) -> None:
@@ -78,7 +103,8 @@ def _people(_: Settings) -> None:
 
 
 MAILING: dict[str, Callable[[Settings], object]] = {
-    "UMAVEZ_STORAGE": lambda settings: open_storage(settings.storage_folder),
+    "UMAVEZ_STORAGE": _storage,
+    MULTIPROCESS: _counters,
     "UMAVEZ_BROKER": lambda settings: known_broker(settings.broker),
     "UMAVEZ_SMTP_URL": _smtp,
     "UMAVEZ_MAILING_HTTP_URL": _provider,
@@ -87,6 +113,7 @@ MAILING: dict[str, Callable[[Settings], object]] = {
 }
 EVERY: dict[str, Callable[[Settings], object]] = {
     **MAILING,
+    "UMAVEZ_FISCAL_DIR": lambda settings: _folder(Path(settings.fiscal_dir)),
     "UMAVEZ_SEAL_KEYS": _sealing,
     "UMAVEZ_CONSOLE_USERS": _people,
     "UMAVEZ_PORTAL_URL": lambda settings: _address(settings.portal_url),
