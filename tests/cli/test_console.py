@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,13 +24,16 @@ SAME = {"sec-fetch-site": "same-origin"}
 
 
 @contextmanager
-def started(*words: str, **variables: str) -> Iterator[httpx.Client]:
+def started(*words: str, errors: Path | None = None, **variables: str) -> Iterator[httpx.Client]:
     """A client of `umavez console` in a process of its own, on a port that was free."""
     command = [sys.executable, "-m", "umavez.cli", "console", "--port", "0", *words]
     import os
 
     environment = {**os.environ, **variables}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with (
+        (errors or Path(os.devnull)).open("w") as told,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True, env=environment) as process,
+    ):
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -70,6 +74,20 @@ def test_it_decides_about_a_store_whose_application_is_not_here(held: tuple[str,
         assert client.get("/", headers={"host": "evil.example"}).status_code == 403
     with Once(url, scope="loja") as once:
         assert once.run("charge", key="A-17", call=lambda: 1, unknown="hold").value == {"id": 7, "total": 10}
+
+
+def test_what_is_asked_for_in_vain_is_answered_and_costs_no_line(held: tuple[str, str], tmp_path: Path) -> None:
+    """It has no WebSockets: a request for one is a request, even where a library for them could not read it."""
+    errors = tmp_path / "errors"
+    websocket = {"connection": "Upgrade, close", "upgrade": "websocket", "sec-websocket-version": "13"}
+    with started("--store", held[0], errors=errors) as client:
+        many = {f"x-{number}": "1" for number in range(300)}
+        for asked in ({**websocket, **many}, websocket, {"connection": "Upgrade, close", "upgrade": "h2c"}):
+            assert client.get("/style.css", headers=asked, timeout=10).status_code < 500
+        with socket.create_connection((client.base_url.host, client.base_url.port or 0), 10) as raw:
+            raw.sendall(b"no HTTP at all\r\n\r\n")
+            assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
+    assert errors.read_text() == ""
 
 
 def test_beyond_this_machine_people_must_sign_in(

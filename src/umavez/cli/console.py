@@ -6,7 +6,7 @@ import ipaddress
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -73,7 +73,9 @@ def console(
         # Nobody can ask the application for its codecs here: what is typed is kept as it is, as `records resolve` does.
         once = Once(str(url), scope="umavez.console", codec=sealed(AsWritten()))
         app = made(once, authorize=None if people else loopback, as_written=True, around=())
-    config = uvicorn.Config(app, log_level="warning", proxy_headers=False, server_header=False, lifespan="off")
+    # Its warnings are about requests that nobody could answer: whoever sends such would write the log.
+    options: dict[str, Any] = {"log_level": "error", "proxy_headers": False, "server_header": False}
+    config = uvicorn.Config(app, lifespan="off", ws="none", **options)
     with closing(app), _listening(host, port) as listener, _looking(url):
         place = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         print(f"The console of {shown(url or application or '')} is at http://{place}/ (Ctrl-C ends it)", flush=True)
