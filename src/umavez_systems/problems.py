@@ -144,7 +144,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _unexpected(request: Request, error: Exception) -> Response:
-        LOG.error("Unexpected error at %s %s", request.method, request.url.path, exc_info=error)
+        LOG.error("Unexpected error at %s %s", request.method, _place(request), exc_info=error)
         return Problem(500, "erro-interno", "Erro interno", "Algo falhou aqui; o erro foi registrado.").response()
 
 
@@ -155,7 +155,11 @@ def _log_store_failure(request: Request, error: BaseException | None) -> None:
     level = logging.ERROR if isinstance(error, SchemaOutdated) else logging.WARNING
     key = request.headers.get("idempotency-key")
     digest = "none" if key is None else sha256(key.encode()).hexdigest()[:16]
-    # The pattern of the path, not the path: what a stranger wrote there is no text for a log.
-    where = getattr(request.scope.get("route"), "path", "an unknown path")
+    where = _place(request)
     cause = "" if error.__cause__ is None else f" ({type(error.__cause__).__name__})"
     LOG.log(level, "%s %s failed at the store, key sha256:%s: %s%s", request.method, where, digest, error, cause)
+
+
+def _place(request: Request) -> str:
+    """The pattern of the path, not the path: what a stranger wrote there is no text for a log."""
+    return getattr(request.scope.get("route"), "path", "an unknown path")
