@@ -61,6 +61,21 @@ def test_a_duration_without_a_unit_is_refused(command: Command, text: str) -> No
     assert "is not a duration" in answer.stderr
 
 
+@pytest.mark.parametrize("text", ["0s", "0.01s", "999999999999d"])
+@pytest.mark.parametrize("words", [("sweep", "--every"), ("records", "list", "--watch")], ids=" ".join)
+def test_no_round_follows_the_other_without_a_pause_or_never(
+    command: Command, words: tuple[str, ...], text: str, sqlite_url: str
+) -> None:
+    assert "no pause" in command(*words, text, "--store", sqlite_url, code=2).stderr
+
+
+@pytest.mark.parametrize("words", [("--keep", "inf"), ("--lease", "inf"), ("--keep", "nan"), ("--keep", "1e300")])
+def test_a_relay_is_told_times_that_a_database_has(command: Command, words: tuple[str, ...], sqlite_url: str) -> None:
+    said = command("relay", "run", "--store", sqlite_url, *words, code=2).stderr
+    assert words[0] in said
+    assert "Traceback" not in said
+
+
 def test_an_empty_list_says_so(command: Command) -> None:
     assert command("records", "list", "--store", "memory:").stdout == "No records match.\n"
     assert command("leases", "list", "--store", "memory:").stdout == "No leases match.\n"

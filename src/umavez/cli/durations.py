@@ -11,6 +11,7 @@ from umavez.core.record import Instant, Millis
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _WRITTEN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([smhd])")
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 366 * 86_400.0
 
 
 def seconds(text: str | float) -> float:
@@ -21,6 +22,14 @@ def seconds(text: str | float) -> float:
     if written is None:
         raise typer.BadParameter(f"{text!r} is not a duration; write a number and s, m, h or d, such as 90s or 3d.")
     return float(written[1]) * _UNITS[written[2]]
+
+
+def pause(text: str) -> float:
+    """The seconds between two rounds. Raises BadParameter for none, and for one that no clock can wait for."""
+    length = seconds(text)
+    if not SHORTEST_PAUSE <= length <= LONGEST_PAUSE:
+        raise typer.BadParameter(f"{text!r} is no pause between two rounds; write one from 0.05s to 366d.")
+    return length
 
 
 def human(duration: Millis) -> str:

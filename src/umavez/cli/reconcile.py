@@ -18,7 +18,7 @@ import typer
 from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
 from umavez._sync.reconcile import AT_ONCE, BUDGET, PATIENCE
-from umavez.cli.durations import seconds
+from umavez.cli.durations import pause, seconds
 from umavez.cli.options import AsJson
 from umavez.core.reconciliation import Report
 from umavez.errors import ConfigurationError, UmavezError
@@ -34,7 +34,7 @@ App = Annotated[
 ]
 Every = Annotated[
     float | None,
-    typer.Option(metavar="DURATION", parser=seconds, help="Go on, a run every so often, until stopped."),
+    typer.Option(metavar="DURATION", parser=pause, help="Go on, a run every so often, until stopped."),
 ]
 
 

@@ -48,6 +48,8 @@ Subscriber = Annotated[
     str | None, typer.Option(metavar="NAME", help="Look at the deliveries of this subscriber, not at the outbox.")
 ]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="Which message.")]
+LONGEST = 100 * 365 * 86_400
+"""Seconds: beyond every database's calendar there is no later moment."""
 
 
 class NoSuchMessage(UmavezError):
@@ -76,9 +78,10 @@ def run_relay(
     broker: BrokerUrl = "local",
     batch: Annotated[int, typer.Option(min=1, max=5000, help="Messages per claim.")] = 500,
     lanes: Annotated[int, typer.Option(min=1, max=16, help="Claims on their way at once.")] = 2,
-    keep: Annotated[float, typer.Option(min=0, help="Seconds that published messages stay.")] = 3600,
+    keep: Annotated[float, typer.Option(min=0, max=LONGEST, help="Seconds that published messages stay.")] = 3600,
     lease: Annotated[
-        float, typer.Option(min=5, help="Seconds after which another relay takes over what a dead one claimed.")
+        float,
+        typer.Option(min=5, max=86_400, help="Seconds after which another relay takes over what a dead one claimed."),
     ] = 30,
     prefix: Prefix = "umavez",
     metrics_port: Annotated[

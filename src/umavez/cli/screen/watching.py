@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from umavez.cli.durations import seconds
+from umavez.cli.durations import pause
 from umavez.cli.reconcile import stop_on_signal
 
 SHORTEST = 0.2
@@ -16,7 +16,7 @@ SHORTEST = 0.2
 
 Watch = Annotated[
     float | None,
-    typer.Option(metavar="DURATION", parser=seconds, help="Draw it again every so often, until Ctrl-C."),
+    typer.Option(metavar="DURATION", parser=pause, help="Draw it again every so often, until Ctrl-C."),
 ]
 
 
