@@ -101,7 +101,8 @@ class AsyncOnce:
 
         Raises ConfigurationError where `call` gave what stands for work still to be done; its outcome is unknown then.
         """
-        refuse_uncallable(operation, call)
+        if not callable(call):
+            refuse_uncallable(operation, call)
         plan = self.plans.of(operation, options)
         return await self.perform(plan, plan.intent(key, fingerprint, process_instance, activity, scope), call, (), {})
 

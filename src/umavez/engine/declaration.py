@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from umavez.core.encoding.codec import Codec
@@ -236,10 +236,8 @@ def codec_given(codec: Codec) -> Codec:
     return codec
 
 
-def refuse_uncallable(operation: str, call: object) -> None:
+def refuse_uncallable(operation: str, call: object) -> NoReturn:
     """Raise ConfigurationError for a call= that is none: once there is a claim, nobody knows what came of it."""
-    if callable(call):
-        return
     if isinstance(call, CoroutineType):
         call.close()
     raise ConfigurationError(f"{operation}: call= takes a function without arguments, not a {type(call).__name__}.")
