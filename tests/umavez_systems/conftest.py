@@ -16,6 +16,7 @@ import httpx
 import pytest
 import uvicorn
 
+from umavez_systems.fiscal.simulador import keeper
 from umavez_systems.gates.connections import options, protocol_of
 from umavez_systems.server import create_app, prepare
 from umavez_systems.settings import Settings
@@ -44,6 +45,15 @@ TABLES = (
     "umavez_sequence_ranges",
     "umavez_sequences",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def simulators() -> Iterator[None]:
+    """The simulators that applications have started in this process end before it does."""
+    yield
+    for process in keeper._STARTED.values():
+        process.kill()
+        process.wait(10)
 
 
 @pytest.fixture(autouse=True)

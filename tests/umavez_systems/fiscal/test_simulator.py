@@ -99,6 +99,16 @@ def test_two_simulators_never_share_their_books(tmp_path: Path) -> None:
     keeper.parar(found)
 
 
+def test_what_has_ended_is_not_kept_in_mind(tmp_path: Path) -> None:
+    first = keeper.manter(tmp_path)
+    os.kill(first.pid, signal.SIGKILL)
+    keeper._STARTED[first.pid].wait(PATIENCE)
+    again = keeper.manter(tmp_path)
+
+    assert list(keeper._STARTED) == [again.pid]
+    keeper.parar(again)
+
+
 def test_the_authoritys_hour_can_be_shortened_and_stays_so(tmp_path: Path) -> None:
     books = Livros(tmp_path / "livro.db")
     assert books.hour == 3_600_000

@@ -100,6 +100,8 @@ def usar(folder: Path) -> None:
 def iniciar(folder: Path) -> Simulador:
     """Start a simulator, at its former ports where they are free."""
     usar(folder)
+    for pid in [pid for pid, process in _STARTED.items() if process.poll() is not None]:
+        del _STARTED[pid]
     for ports in (_former(folder), ("0", "0")):
         command = [sys.executable, "-m", "umavez_systems.fiscal.simulador", "--state", str(folder), "--while-used"]
         command += ["--port", ports[0], "--control-port", ports[1]]
