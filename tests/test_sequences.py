@@ -142,6 +142,22 @@ def test_the_last_number_is_found_by_its_key_although_it_was_kept_after_the_snap
             Sequences().next_number(late, "loja", "last", key="another")
 
 
+@pytest.mark.parametrize("place", ["mariadb"], indirect=True)
+def test_a_series_that_a_rival_has_just_defined_gets_no_second_range(place: Place) -> None:
+    """SQLAlchemy lets MariaDB count rows that stood as it does those that were written."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(place.url.replace("mariadb://", "mysql+pymysql://"))
+    with engine.begin() as late:
+        late.exec_driver_sql("SELECT 1 FROM umavez_sequences").all()  # this is when the snapshot is made
+        define(place, "counted", Range(1, 2))
+        assert not Sequences().define(late, "loja", "counted", ranges=[Range(10, 19)])
+    engine.dispose()
+    with closing(place.connect()) as connection:
+        assert [Sequences().next_number(connection, "loja", "counted") for _ in range(2)] == [1, 2]
+        with pytest.raises(NumbersExhausted):
+            Sequences().next_number(connection, "loja", "counted")
+
+
 @pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)
 def test_a_number_whose_counter_was_set_back_is_not_given_to_a_second_key(place: Place) -> None:
     define(place, "back")

@@ -29,15 +29,13 @@ def define(dialect: Dialect, series: Series, ranges: Sequence[Range]) -> SqlFlow
     if not ranges:
         raise ConfigurationError("A series needs a range to take numbers from; give at least one.")
     first = min(piece.first for piece in ranges)
-    ending = (
-        "ON DUPLICATE KEY UPDATE series = VALUES(series)" if dialect is Dialect.MARIADB else "ON CONFLICT DO NOTHING"
-    )
     held = yield Ask(f"SELECT 1 FROM umavez_sequences WHERE {SERIES}", series)
     if held:
         return False
-    text = f"INSERT INTO umavez_sequences (organisation, series, next_number, stop_at) VALUES (?, ?, ?, ?) {ending}"
-    written = yield Write(text, (*series, first, first - 1))
-    if written != 1:
+    text = "INSERT INTO umavez_sequences (organisation, series, next_number, stop_at) VALUES (?, ?, ?, ?)"
+    # By what comes back, not by a count: with CLIENT.FOUND_ROWS, as SQLAlchemy sets it, MariaDB counts what stood too.
+    made = yield Ask(f"{_unless_there(dialect, text)} RETURNING next_number", (*series, first, first - 1))
+    if not made:
         return False  # a rival has just defined it
     for piece in ranges:
         yield _range(dialect, series, piece, "OPEN", None)
@@ -80,22 +78,28 @@ def void(dialect: Dialect, series: Series, number: int, by: str, reason: str) ->
     Raises NumberNotGiven for one that was never given: it comes later, it is blocked, or no range holds it.
     """
     at, _ = yield from locked(dialect, series)
-    open_, blocked = yield from ranges_of(series)
+    open_, blocked = yield from ranges_of(dialect, series)
     if number >= at or not _within(number, open_) or _within(number, blocked):
         raise NumberNotGiven(*series, number)
-    rows = yield Ask(f"SELECT state FROM umavez_numbers WHERE {SERIES} AND number = ?", (*series, number))
-    if rows and rows[0][0] == "VOID":
-        return False
-    if rows:
-        text = f"UPDATE umavez_numbers SET state = 'VOID', decided_by = ?, reason = ? WHERE {SERIES} AND number = ?"
-        yield Write(text, (by, reason, *series, number))
-        return True
+    # Written without a look: one from before a rival's decision would put this one in its place.
     text = (
-        "INSERT INTO umavez_numbers (organisation, series, number, state, decided_by, reason, created_at)"
-        f" VALUES (?, ?, ?, 'VOID', ?, ?, {now_at(dialect)})"
+        "INSERT INTO umavez_numbers (organisation, series, number, state, created_at)"
+        f" VALUES (?, ?, ?, 'USED', {now_at(dialect)})"
     )
-    yield Write(text, (*series, number, by, reason))
-    return True
+    yield Write(_unless_there(dialect, text), (*series, number))
+    written = yield Write(
+        "UPDATE umavez_numbers SET state = 'VOID', decided_by = ?, reason = ?"
+        f" WHERE {SERIES} AND number = ? AND state = 'USED'",
+        (by, reason, *series, number),
+    )
+    return bool(written)
+
+
+def _unless_there(dialect: Dialect, text: str) -> str:
+    """An INSERT of short, checked values that leaves a row as it is which stands already, seen or not."""
+    if dialect is Dialect.MARIADB:
+        return text.replace("INSERT", "INSERT IGNORE", 1)
+    return f"{text} ON CONFLICT DO NOTHING"
 
 
 def _within(number: int, ranges: Sequence[Range]) -> bool:

@@ -178,17 +178,22 @@ def advance(dialect: Dialect, series: Series) -> SqlFlow[None]:
     at, stop_at = yield from locked(dialect, series)
     if at <= stop_at:
         return  # a rival has done it
-    open_, blocked = yield from ranges_of(series)
+    open_, blocked = yield from ranges_of(dialect, series)
     following = stretch(at, open_, blocked)
     if following is None:
         raise NumbersExhausted(*series)
     yield Write(f"UPDATE umavez_sequences SET next_number = ?, stop_at = ? WHERE {SERIES}", (*following, *series))
 
 
-def ranges_of(series: Series) -> SqlFlow[tuple[list[Range], list[Range]]]:
-    """The open and the blocked ranges."""
+def ranges_of(dialect: Dialect, series: Series) -> SqlFlow[tuple[list[Range], list[Range]]]:
+    """The open and the blocked ranges, as they are now; the series is `locked`, so they stay so.
+
+    On MariaDB a locking read: a snapshot from before a range was blocked would let all of its numbers be given. By the
+    primary key, or it could lock other series' ranges.
+    """
+    hint, newest = (" FORCE INDEX (PRIMARY)", _newest(dialect)) if dialect is Dialect.MARIADB else ("", "")
     rows: list[Any] = yield Ask(
-        f"SELECT kind, first_number, last_number FROM umavez_sequence_ranges WHERE {SERIES}", series
+        f"SELECT kind, first_number, last_number FROM umavez_sequence_ranges{hint} WHERE {SERIES}{newest}", series
     )
     kinds: dict[str, list[Range]] = {"OPEN": [], "BLOCKED": []}
     for kind, first, last in rows:

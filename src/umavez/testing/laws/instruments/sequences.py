@@ -201,6 +201,35 @@ def reserved_blocks_never_overlap_and_stop_at_walls(bench: SequenceBench) -> Non
     assert bench.once("next_number") == 15
 
 
+def a_look_from_before_hides_no_blocked_range(bench: SequenceBench) -> None:
+    """A transaction that has looked at something goes by what stands when it takes its number."""
+    bench.once("define")
+    assert bench.once("next_number") == 1
+
+    def late(connection: Any) -> Any:
+        bench.call(connection, "voided")
+        bench.once("block_range", 2, 5, reason="printed elsewhere")
+        return bench.call(connection, "next_number")
+
+    assert bench.session(late) == 6, "a blocked number was given"
+    assert bench.numbers(2) == [7, 8], "blocked numbers are given from now on"
+
+
+def a_look_from_before_hides_no_decision(bench: SequenceBench) -> None:
+    """Whoever voids a number that was given, or voided, since its transaction's first look."""
+    bench.once("define")
+    assert bench.once("next_number", key="k") == 1
+
+    def late(connection: Any) -> Any:
+        bench.call(connection, "voided")
+        assert bench.once("next_number", key="new") == 2
+        assert bench.once("void", 1, by="ana", reason="not sent")
+        return [bench.call(connection, "void", number, by="rui", reason="late") for number in (1, 2)]
+
+    assert bench.session(late) == [False, True]
+    assert [(v.number, v.decided_by, v.key) for v in bench.once("voided")] == [(1, "ana", "k"), (2, "rui", "new")]
+
+
 def _raises(kind: type[Exception], bench: SequenceBench, verb: str, *args: Any, **options: Any) -> None:
     try:
         bench.once(verb, *args, **options)
@@ -288,4 +317,6 @@ ALL: tuple[Callable[[SequenceBench], None], ...] = (
     a_voided_number_is_recorded_and_never_given_again,
     only_a_number_that_was_given_can_be_voided,
     reserved_blocks_never_overlap_and_stop_at_walls,
+    a_look_from_before_hides_no_blocked_range,
+    a_look_from_before_hides_no_decision,
 )
