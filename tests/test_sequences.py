@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -205,6 +207,64 @@ def test_a_unique_number_is_kept_with_its_key(place: Place) -> None:
         assert source.number_for(connection, "order-1") == first
         assert source.number_for(connection, "order-2") != first
         connection.commit()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_takes_no_number_of_its_parents_block(tmp_path: Path, runner: asyncio.Runner) -> None:
+    place = place_of(f"sqlite:///{tmp_path}/numbers.db")
+    with closing(place.connect()) as connection:
+        Sequences().migrate(connection)
+        connection.commit()
+    define(place, "forked")
+    source = UniqueNumbers(place.connect, "loja", "forked", block=10)
+    awaited = AsyncUniqueNumbers(place.connect_async, "loja", "forked", block=10)
+    assert (source.next_number(), runner.run(awaited.next_number())) == (1, 11)
+
+    def work() -> bytes:
+        # Another thread was inside: its lock is held in the child for ever.
+        return bytes([source.next_number(), asyncio.run(awaited.next_number())])
+
+    with source._lock:
+        told = _forked(work)
+    assert told == bytes([21, 31])
+    assert (source.next_number(), runner.run(awaited.next_number())) == (2, 12)
+
+
+def _forked(work: Callable[[], bytes]) -> bytes:
+    """What a forked child says; nothing where it has not in 20 seconds."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            os.write(writing, work())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        said = told.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_a_signal_handler_gets_a_unique_number_amid_another(tmp_path: Path) -> None:
+    place = place_of(f"sqlite:///{tmp_path}/numbers.db")
+    with closing(place.connect()) as connection:
+        Sequences().migrate(connection)
+        connection.commit()
+    define(place, "amid")
+    got: list[int] = []
+
+    def connect() -> Any:
+        # As if a signal came here, amid the reservation of a block.
+        if not got:
+            got.append(0)
+            got.append(source.next_number())
+        return place.connect()
+
+    source = UniqueNumbers(connect, "loja", "amid", block=10)
+    assert source.next_number() != got[1]
+    assert len({source.next_number() for _ in range(30)} | {got[1]}) == 31
 
 
 def test_awaited_unique_numbers_come_from_blocks(place: Place, runner: asyncio.Runner) -> None:

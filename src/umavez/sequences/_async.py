@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.unbroken import async_to_its_end
 from umavez.sequences import administration as keeping
 from umavez.sequences import flows
@@ -86,7 +87,7 @@ class AsyncUniqueNumbers:
     """Unique numbers of one series, fast: taken from blocks that are reserved ahead. A crash leaves a gap.
 
     `connect` opens a connection of its own for each block, which is committed and closed. Safe for
-    threads and for the tasks of one loop.
+    threads, for the tasks of one loop, and in forked processes, each of which reserves for itself.
     """
 
     def __init__(
@@ -95,6 +96,11 @@ class AsyncUniqueNumbers:
         self._connect = connect
         self._series: Series = checked(organisation, series)
         self._block = block
+        self.reset()
+        reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Have no numbers: those that were reserved before a fork are the parent's, and so is its lock."""
         self._left: Iterator[int] = iter(())
         self._lock = asyncio.Lock()
 

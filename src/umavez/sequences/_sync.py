@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.unbroken import to_its_end
 from umavez.sequences import administration as keeping
 from umavez.sequences import flows
@@ -79,15 +80,20 @@ class UniqueNumbers:
     """Unique numbers of one series, fast: taken from blocks that are reserved ahead. A crash leaves a gap.
 
     `connect` opens a connection of its own for each block, which is committed and closed. Safe for
-    threads and for the tasks of one loop.
+    threads, for the tasks of one loop, and in forked processes, each of which reserves for itself.
     """
 
     def __init__(self, connect: Callable[[], Any], organisation: str, series: str, *, block: int = 100) -> None:
         self._connect = connect
         self._series: Series = checked(organisation, series)
         self._block = block
+        self.reset()
+        reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Have no numbers: those that were reserved before a fork are the parent's, and so is its lock."""
         self._left: Iterator[int] = iter(())
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def next_number(self) -> int:
         """A number that nobody else gets. Raises SeriesUnknown, NumbersExhausted."""
