@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from umavez.concurrency.after_fork import reset_after_fork
+
 CHANNEL = "umavez_outbox"
 """What PostgreSQL notifies of messages; equal notifications of one transaction are sent once."""
 
@@ -19,7 +21,13 @@ class Wakeups:
     """Tells the event loops of this process that something was appended. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.reset()
+        reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Know nobody: the loops of a parent process do not run in its child, and would keep every hint for ever."""
+        # A signal handler may append while its own thread is inside: it must not wait for itself.
+        self._lock = threading.RLock()
         self._events: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @contextmanager
@@ -32,14 +40,14 @@ class Wakeups:
             yield event
         finally:
             with self._lock:
-                del self._events[event]
+                self._events.pop(event, None)
 
     def hint(self) -> None:
         """Something was appended, and may be committed soon."""
         if not self._events:
             return
         with self._lock:
-            for event, loop in self._events.items():
+            for event, loop in list(self._events.items()):
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(event.set)
 
