@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,9 +18,10 @@ from umavez._async import attempt as async_attempt
 from umavez._sync import attempt
 from umavez.core.protocol import Intent, admit
 from umavez.core.reconciliation import Pace, fairly
-from umavez.core.record import Record
+from umavez.core.record import Query, Record
 from umavez.reconcile import AsyncReconciler, Reconciler
 from umavez.stores import open_async_store, open_store
+from umavez.stores.memory import MemoryStore
 from umavez.testing import ManualClock
 from umavez.testing.instruments import InstrumentBench
 from umavez.tokens import Tokens, TokenState
@@ -75,6 +77,19 @@ def record_of(shop: InstrumentBench, key: str = "k", operation: str = "") -> Rec
 def run(shop: InstrumentBench, **options: Any) -> Any:
     shop.clock.advance(11)
     return shop.do(reconciler(shop, **options).run())
+
+
+def test_operations_may_be_declared_while_the_reconciler_looks() -> None:
+    """By a module that is loaded late, by tokens for a new purpose, by the console."""
+
+    class Watched(MemoryStore):
+        def find(self, query: Query) -> list[Record]:
+            Tokens(once, f"purpose {secrets.token_hex(4)}", unknown="hold")
+            return super().find(query)
+
+    once = Once(Watched(), scope="shop")
+    once.plans.declared("pay", {"unknown": "hold"})
+    assert Reconciler(once).run().held == 0
 
 
 def test_what_happened_is_adopted_with_evidence(shop: InstrumentBench) -> None:

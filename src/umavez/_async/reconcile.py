@@ -146,7 +146,8 @@ class AsyncReconciler:
 
     async def _due(self, report: Report) -> list[Record]:
         due: list[Record] = []
-        for operation, plan in self._once.plans.declarations.items():
+        # As they are now: more may be declared while the store is asked.
+        for operation, plan in list(self._once.plans.declarations.items()):
             unknown = Query(operation=operation, status=Status.UNKNOWN, limit=self._window)
             if plan.policy.asks:
                 due += await self._due_among(unknown, report)

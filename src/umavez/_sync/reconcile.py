@@ -145,7 +145,8 @@ class Reconciler:
 
     def _due(self, report: Report) -> list[Record]:
         due: list[Record] = []
-        for operation, plan in self._once.plans.declarations.items():
+        # As they are now: more may be declared while the store is asked.
+        for operation, plan in list(self._once.plans.declarations.items()):
             unknown = Query(operation=operation, status=Status.UNKNOWN, limit=self._window)
             if plan.policy.asks:
                 due += self._due_among(unknown, report)

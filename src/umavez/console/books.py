@@ -178,7 +178,7 @@ class Books:
 
     def pairs(self) -> list[tuple[str, str]]:
         """Scopes with their operations, as far as they are known: declared here, or among the newest records."""
-        declared = [(self.once.scope, operation) for operation in self.once.plans.declarations]
+        declared = [(self.once.scope, operation) for operation in list(self.once.plans.declarations)]
         recent = [(record.key.scope, record.key.operation) for record in self.newest(500)]
         return list(dict.fromkeys(declared + recent))[:PAIRS]
 
