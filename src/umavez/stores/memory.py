@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from umavez.clock import SYSTEM, Clock
+from umavez.clock import SYSTEM, Clock, Steady
 from umavez.core.flow import Seen, Stale, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Query, Record, recorded
@@ -41,7 +41,7 @@ class MemoryStore:
     """Keeps records for the life of the process. Safe for threads."""
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
-        self._clock = clock
+        self._clock = Steady() if clock is SYSTEM else clock
         # A signal handler may make a call while its own thread is inside: it must not wait for itself.
         self._lock = threading.RLock()
         self._writing = False
