@@ -179,7 +179,7 @@ async def _heard(socket: WebSocket) -> str | None:
 
 async def _tell(socket: WebSocket, event: asyncio.Event, gone: asyncio.Task[None], who: tuple[str, str, str]) -> None:
     carrier = socket.app.state.carrier
-    told = None
+    told, past = None, 0
     while not gone.done():
         event.clear()
         view: TokenView = await carrier.run(carrier.corridas.confirmations.look, *who)
@@ -189,14 +189,20 @@ async def _tell(socket: WebSocket, event: asyncio.Event, gone: asyncio.Task[None
         if told in FINAL:
             await socket.close()
             return
-        # A little past the last instant: the store's clock decides, and may lag behind ours.
-        left = view.expires_at / 1000 - time.time() + 0.02
+        left = view.expires_at / 1000 - time.time()
+        past += left <= 0
         waiter = asyncio.create_task(event.wait())
-        await asyncio.wait(
-            (waiter, gone), timeout=min(LOOK_SECONDS, max(0.02, left)), return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait((waiter, gone), timeout=_pause(left, past), return_when=asyncio.FIRST_COMPLETED)
         waiter.cancel()
     gone.result()
+
+
+def _pause(left: float, past: int) -> float:
+    """Seconds until the next look: until a little past the token's last instant, which is `left` away by our clock.
+
+    The store's clock decides, and may lag behind ours by hours; so the `past` looks beyond it are ever further apart.
+    """
+    return min(LOOK_SECONDS, left + 0.02 if left > 0 else 0.02 * 2 ** min(past, 10))
 
 
 def _message(view: TokenView) -> dict[str, Any]:

@@ -75,6 +75,18 @@ def test_the_app_is_told_when_the_token_expires(client: Client, settings: Settin
     assert confirm(client, token).status_code == 410
 
 
+def test_a_clock_ahead_of_the_stores_makes_no_crowd_of_looks() -> None:
+    """By our clock every token has expired long ago, by the store's none has: for five minutes of looks."""
+    seconds = looks = 0.0
+    while seconds < 300:
+        looks += 1
+        seconds += live._pause(-3600.0, int(looks))
+    assert looks < 170
+    assert live._pause(0.5, 0) == pytest.approx(0.52)
+    assert live._pause(200.0, 0) == live.LOOK_SECONDS
+    assert live._pause(-0.001, 1) < 0.1
+
+
 def test_the_app_is_told_of_what_another_process_did(client: Client, settings: Settings) -> None:
     token = token_of(client)
     other = Carrier(settings)
