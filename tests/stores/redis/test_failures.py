@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from hiredis import ReplyError
 
 from tests.servers import Private
 from tests.stores.redis.redis_drafts import claim, done, opened
@@ -20,6 +21,9 @@ from umavez.clock import SYSTEM
 from umavez.core.flow import Stale, Swapped
 from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
 from umavez.stores import open_async_store, open_store
+from umavez.stores.redis.command import SWAP
+from umavez.stores.redis.dialogue import Demoted, Dialogues
+from umavez.stores.redis.url import address_of
 
 pytestmark = pytest.mark.redis
 KINDS = pytest.mark.parametrize("kind", ["sync", "async"])
@@ -155,6 +159,28 @@ def test_a_server_that_only_reads_wrote_nothing(kind: str, server: Private, clie
     client.replicaof("127.0.0.1", "1")
     with opened(kind, server.url) as store, pytest.raises(StoreUnavailable, match=r"READONLY|MASTERDOWN"):
         store.swap(None, claim("k", "s"))
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("READONLY You can't write against a read only replica.", Demoted),
+        ("OOM command not allowed when used memory > 'maxmemory'.", StoreUnavailable),
+        (
+            "MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist",
+            StoreUnavailable,
+        ),
+        ("ERR value is not an integer or out of range", StoreUncertain),
+    ],
+)
+def test_what_a_script_was_refused_for_is_known_from_every_release(said: str, meant: type[StoreError]) -> None:
+    """Before Redis 7 the code stands within a sentence; nothing was written all the same."""
+    dialogues = Dialogues(address_of("redis://127.0.0.1"), SYSTEM)
+    within = f"ERR Error running script (call to f_{SWAP.sha}): @user_script:84: @user_script: 84: -{said} "
+    for reply in (said, within, f"{said} script: {SWAP.sha}, on @user_script:84."):
+        with pytest.raises(StoreError) as caught:
+            next(dialogues.taught(SWAP, b"", ReplyError(reply)))
+        assert type(caught.value) is meant
 
 
 @KINDS

@@ -6,6 +6,7 @@ how they carry the two.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
@@ -52,6 +53,9 @@ REFUSALS = frozenset(
     )
 )
 """Error codes that Redis, or the script, gives before anything is written."""
+
+_RAISED = re.compile(r"ERR Error running script \(call to \w+\): @user_script:\d+: @user_script: \d+: -([A-Z]+) ")
+"""How Redis before 7 says what a command in a script was refused for; for these codes the first write is the one."""
 
 
 class Demoted(StoreUnavailable):
@@ -266,7 +270,8 @@ class Dialogues:
         return reply
 
     def _complaint(self, reply: ReplyError) -> StoreError:
-        code = str(reply).split(" ", 1)[0]
+        raised = _RAISED.match(str(reply))
+        code = raised[1] if raised else str(reply).split(" ", 1)[0]
         if code == "OOM":
             return StoreUnavailable(
                 f"Redis at {self._where} is out of memory and wrote nothing; raise maxmemory or sweep."
