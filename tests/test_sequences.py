@@ -145,6 +145,23 @@ def test_the_last_number_is_found_by_its_key_although_it_was_kept_after_the_snap
 
 
 @pytest.mark.parametrize("place", ["mariadb"], indirect=True)
+def test_a_reason_is_kept_as_it_was_given_or_not_at_all(place: Place) -> None:
+    define(place, "reasons")
+    import pymysql
+
+    with closing(pymysql.connect(**place._mariadb(), charset="utf8mb3", sql_mode="")) as connection:
+        Sequences().next_number(connection, "loja", "reasons")
+        with pytest.raises(pymysql.MySQLError):
+            Sequences().void(connection, "loja", "reasons", 1, by="ana", reason="não enviada 😀")
+        with pytest.raises(pymysql.MySQLError):
+            Sequences().void(connection, "loja", "reasons", 1, by="a" * 256, reason="não enviada")
+        with pytest.raises(pymysql.MySQLError):
+            Sequences().block_range(connection, "loja", "reasons", 5, 9, reason="impressos 😀")
+        assert Sequences().void(connection, "loja", "reasons", 1, by="ana", reason="não enviada")
+        connection.commit()
+
+
+@pytest.mark.parametrize("place", ["mariadb"], indirect=True)
 def test_a_series_that_a_rival_has_just_defined_gets_no_second_range(place: Place) -> None:
     """SQLAlchemy lets MariaDB count rows that stood as it does those that were written."""
     sqlalchemy = pytest.importorskip("sqlalchemy")

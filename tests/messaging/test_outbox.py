@@ -7,6 +7,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import Any
 
+import pymysql
 import pytest
 
 from tests.messaging.places import Place
@@ -128,6 +129,20 @@ def test_rows_come_whole_whatever_cursor_the_caller_prefers(postgres_url: str, m
         Sequences().migrate(connection)
         Sequences().define(connection, "loja", "dicts")
         assert Sequences().next_number(connection, "loja", "dicts") == 1
+
+
+def test_a_text_that_the_connection_cannot_carry_is_no_other_text(mariadb_url: str) -> None:
+    """Without strict mode MariaDB writes question marks in its place, and says nothing."""
+    place = Place(mariadb_url)
+    place.empty()
+    options = {**place._mariadb(), "charset": "utf8mb3", "sql_mode": ""}
+    with closing(pymysql.connect(**options)) as connection:
+        for message in (Message.of("order.paid", "até 😀"), Message.of("order.paid", {}, aggregate="😀")):
+            with pytest.raises(pymysql.MySQLError):
+                Outbox().append(connection, message)
+        Outbox().append(connection, Message.of("order.paid", "até amanhã"))
+        connection.commit()
+    assert place.look("SELECT body FROM umavez_outbox") == [('"até amanhã"',)]
 
 
 @pytest.mark.parametrize("place", ["postgres", "mariadb"], indirect=True)

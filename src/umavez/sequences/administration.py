@@ -12,6 +12,7 @@ from umavez.sequences.errors import NumberNotGiven, RangeExists, RangeTaken
 from umavez.sequences.flows import SERIES, Series, keeping, kept_unless_held, locked, number_of, ranges_of
 from umavez.sequences.ranges import ENDLESS, Range
 from umavez.sql.connection import Dialect
+from umavez.sql.dialect import strictly
 from umavez.sql.flow import Ask, SqlFlow, Write, now_at
 
 
@@ -69,7 +70,7 @@ def _range(dialect: Dialect, series: Series, piece: Range, kind: str, reason: st
         " (organisation, series, first_number, last_number, kind, reason, created_at)"
         f" VALUES (?, ?, ?, ?, ?, ?, {now_at(dialect)})"
     )
-    return Write(text, (*series, piece.first, min(piece.last, ENDLESS), kind, reason))
+    return Write(strictly(text, dialect), (*series, piece.first, min(piece.last, ENDLESS), kind, reason))
 
 
 def void(dialect: Dialect, series: Series, number: int, by: str, reason: str) -> SqlFlow[bool]:
@@ -87,11 +88,11 @@ def void(dialect: Dialect, series: Series, number: int, by: str, reason: str) ->
         f" VALUES (?, ?, ?, 'USED', {now_at(dialect)})"
     )
     yield Write(_unless_there(dialect, text), (*series, number))
-    written = yield Write(
+    text = (
         "UPDATE umavez_numbers SET state = 'VOID', decided_by = ?, reason = ?"
-        f" WHERE {SERIES} AND number = ? AND state = 'USED'",
-        (by, reason, *series, number),
+        f" WHERE {SERIES} AND number = ? AND state = 'USED'"
     )
+    written = yield Write(strictly(text, dialect), (by, reason, *series, number))
     return bool(written)
 
 

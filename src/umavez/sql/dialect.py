@@ -47,6 +47,17 @@ def marked(text: str, dialect: Dialect) -> str:
     return text if dialect is Dialect.SQLITE else text.replace("?", "%s")
 
 
+def strictly(text: str, dialect: Dialect) -> str:
+    """`text`, refused where it would keep another value than it was given.
+
+    In a session without strict mode MariaDB cuts a text that is too long, and puts question marks where the
+    connection's character set knows no better, with no more than a warning.
+    """
+    if dialect is not Dialect.MARIADB:
+        return text
+    return f"SET STATEMENT sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES') FOR {text}"
+
+
 def cursor_of(connection: Any, dialect: Dialect) -> Any:
     """A cursor whose rows are tuples, whatever rows the caller's own cursors give: we read columns by their place."""
     if dialect is Dialect.POSTGRES:

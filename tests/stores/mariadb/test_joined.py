@@ -206,6 +206,19 @@ def test_a_callers_sql_mode_does_not_change_what_is_kept(store: MariadbStore, mo
     assert store.read(draft.key).current.error == text
 
 
+@pytest.mark.parametrize("charset", ["utf8mb3", "latin1"])
+def test_a_connection_that_would_change_texts_on_their_way_is_refused(store: MariadbStore, charset: str) -> None:
+    """Not what was kept would be replayed there, but question marks in the place of what it does not know."""
+    whole = claim()._replace(status=Status.SUCCESS, settled=Settled(True, '"ação 😀"'), keep=10_000)
+    store.swap(None, whole)
+    with closing(_connect(store, charset=charset, sql_mode="")) as connection:
+        connection.begin()
+        joined = store.joined(connection)
+        for ask in (lambda: joined.read(whole.key), lambda: joined.swap(None, claim())):
+            with pytest.raises(ConfigurationError, match="charset=utf8mb4"):
+                ask()
+
+
 def test_a_callers_dict_cursors_do_not_disturb(store: MariadbStore) -> None:
     with closing(_connect(store, cursorclass=pymysql.cursors.DictCursor)) as connection:
         assert isinstance(store.joined(connection).swap(None, claim()), Swapped)

@@ -12,6 +12,7 @@ from umavez.messaging.message import Message, columns
 from umavez.messaging.tables.causes import cause_here
 from umavez.messaging.wakeups import CHANNEL
 from umavez.sql.connection import AsyncSql, Dialect, Sql
+from umavez.sql.dialect import strictly
 from umavez.sql.flow import SqlFlow, Write, joining, now_at
 
 _INTO = "INSERT INTO umavez_outbox (id, topic, body, headers, aggregate, state, attempts, created_at, due_at) "
@@ -57,7 +58,17 @@ def appending(dialect: Dialect, messages: Sequence[Message], offset: int = 0, ca
         return Write(text, (*causes, json.dumps(rows)))
     line = f"(?, ?, ?, ?, ?, 'WAITING', 0, {now}, coalesce(?, {now}){more})"
     text = f"{into}VALUES {', '.join([line] * len(rows))} ON DUPLICATE KEY UPDATE id = VALUES(id)"
+    if any(_is_wide(value) for row in rows for value in row[:5]):
+        text = strictly(text, dialect)
     return Write(text, [value for row in rows for value in (*row, *causes)])
+
+
+def _is_wide(value: str | None) -> bool:
+    """Whether it holds a character of four bytes, which `utf8` of MariaDB, found in many URLs, does not know.
+
+    Those are the ones that UTF-16 writes as two; to look at each character in turn would take many times as long.
+    """
+    return value is not None and not value.isascii() and len(value.encode("utf-16-le")) > 2 * len(value)
 
 
 Parcel = tuple[str, Message, str, int, int, str | None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,9 +20,21 @@ IN_TRANSACTION = 1
 
 WHERE = "the caller's connection"
 
-DATABASE = Statement("SELECT DATABASE()", ())
+DATABASE = Statement("SELECT DATABASE(), @@character_set_client, coalesce(@@character_set_results, 'utf8mb4')", ())
 KNOWN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 """The database of each connection that was joined; asked once, for the drivers do not keep it up to date."""
+
+
+def database_of(row: Sequence[Any]) -> str:
+    """The answer to DATABASE. Raises ConfigurationError where the connection would change texts on their way."""
+    name, *charsets = row
+    for charset in charsets:
+        if charset != "utf8mb4":
+            raise ConfigurationError(
+                f"The connection speaks {charset}, in which an outcome may come back with other characters;"
+                " open it with charset=utf8mb4 to join it."
+            )
+    return name or ""
 
 
 def check_ready(connection: Any, expected: str | None, draft: Draft) -> None:
@@ -37,9 +50,16 @@ def check_ready(connection: Any, expected: str | None, draft: Draft) -> None:
 
 
 def patient(statement: Statement, wait: float) -> Statement:
-    """The statement with its own bound on waiting for locks, in whole seconds as the server counts; 0 does not wait."""
+    """The statement with its own bound on waiting for locks, in whole seconds as the server counts; 0 does not wait.
+
+    Strict too, as our own connections are: see `sql.dialect.strictly`.
+    """
     bound = max(0, math.ceil(wait))
-    return Statement(f"SET STATEMENT innodb_lock_wait_timeout = {bound} FOR {statement.text}", statement.values)
+    text = (
+        f"SET STATEMENT innodb_lock_wait_timeout = {bound}, sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
+        f" FOR {statement.text}"
+    )
+    return Statement(text, statement.values)
 
 
 def failed_joined(error: BaseException, key: Key | None, wait: float) -> StoreError | OperationInProgress:

@@ -19,7 +19,7 @@ from umavez.stores.mariadb._async.connection import drained
 from umavez.stores.mariadb.drivers import AsyncConnection, AsyncCursor, refuse_other_kinds
 from umavez.stores.mariadb.errors import FAILURES, ROUNDS, stubborn
 from umavez.stores.mariadb.events import KEEPS
-from umavez.stores.mariadb.joined import DATABASE, KNOWN, check_ready, failed_joined, patient
+from umavez.stores.mariadb.joined import DATABASE, KNOWN, check_ready, database_of, failed_joined, patient
 from umavez.stores.mariadb.statements import Rows, Statement, answer, finding, found, reading, seen, swapping, texts_at
 
 
@@ -74,8 +74,8 @@ class AsyncJoinedMariadbStore:
 
     async def _check_database(self) -> None:
         if self._connection not in KNOWN:
-            (((name,),),) = await self._run(DATABASE)
-            KNOWN[self._connection] = name or ""
+            ((row,),) = await self._run(DATABASE)
+            KNOWN[self._connection] = database_of(row)
         refuse_other_database(KNOWN[self._connection], self._database)
 
     async def _run(self, statement: Statement, key: Key | None = None) -> list[Rows]:

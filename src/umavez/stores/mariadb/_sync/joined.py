@@ -20,7 +20,7 @@ from umavez.stores.mariadb._sync.connection import drained
 from umavez.stores.mariadb.drivers import Connection, Cursor, refuse_other_kinds
 from umavez.stores.mariadb.errors import FAILURES, ROUNDS, stubborn
 from umavez.stores.mariadb.events import KEEPS
-from umavez.stores.mariadb.joined import DATABASE, KNOWN, check_ready, failed_joined, patient
+from umavez.stores.mariadb.joined import DATABASE, KNOWN, check_ready, database_of, failed_joined, patient
 from umavez.stores.mariadb.statements import Rows, Statement, answer, finding, found, reading, seen, swapping, texts_at
 
 
@@ -75,8 +75,8 @@ class JoinedMariadbStore:
 
     def _check_database(self) -> None:
         if self._connection not in KNOWN:
-            (((name,),),) = self._run(DATABASE)
-            KNOWN[self._connection] = name or ""
+            ((row,),) = self._run(DATABASE)
+            KNOWN[self._connection] = database_of(row)
         refuse_other_database(KNOWN[self._connection], self._database)
 
     def _run(self, statement: Statement, key: Key | None = None) -> list[Rows]:
