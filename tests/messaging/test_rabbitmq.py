@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aio_pika
+import pamqp.encode
 import pytest
 
 from tests.messaging.places import place_of
@@ -334,10 +336,17 @@ def parking(tmp_path: Path, runner: asyncio.Runner) -> Iterator[Database]:
     runner.run(database.close())
 
 
-async def publish_foreign(broker: RabbitBroker, topic: str, body: bytes, name: str) -> None:
+async def publish_foreign(broker: RabbitBroker, topic: str, body: bytes, name: str, headers: Any = None) -> None:
     channel = await broker._connection.channel()
     exchange = await channel.get_exchange(broker._topology.messages)
-    await exchange.publish(aio_pika.Message(body, message_id=name), topic)
+    with pytest.MonkeyPatch.context() as patched:
+        written = pamqp.encode.encode_table_value
+        patched.setattr(
+            pamqp.encode,
+            "encode_table_value",
+            lambda value: value.written if isinstance(value, _Raw) else written(value),
+        )
+        await exchange.publish(aio_pika.Message(body, message_id=name, headers=headers), topic)
 
 
 @pytest.mark.parametrize(
@@ -368,6 +377,48 @@ def test_a_foreign_message_that_cannot_be_read_goes_to_the_dead_letters_with_its
         await subscription.close()
 
     runner.run(work())
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [(b"\xff", b"S\0\0\0\2\xff\xfe"), (b"1", b"S\0\0\0\2\xff\xfe"), (b"\xff", b"d" + struct.pack(">d", 1e300))],
+    ids=["bytes", "bytes of a failure", "large number"],
+)
+def test_a_foreign_header_that_is_read_and_cannot_be_written_stops_nobody(
+    broker: RabbitBroker, rabbitmq_prefix: str, runner: asyncio.Runner, body: bytes, value: bytes
+) -> None:
+    topic, handled = f"{rabbitmq_prefix}t", list[str]()
+
+    async def handle(message: Message) -> None:
+        if message.headers:
+            raise Poison("no")
+        handled.append(message.body)
+
+    async def work() -> bytes:
+        await (await broker.subscribe("mailer", [topic])).close()
+        await publish_foreign(broker, topic, body, "1", {"n": _Raw(value)})
+        await broker.publish([Message(topic, "2")])
+        stop = asyncio.Event()
+        running = asyncio.create_task(Consumer(broker, "mailer", [topic], handle).run(stop))
+        channel = await broker._connection.channel()
+        dead = await channel.get_queue(broker._topology.dead_queue("mailer"))
+        async with asyncio.timeout(10):
+            while not handled or (found := await dead.get(fail=False, no_ack=True)) is None:
+                assert not running.done(), running.exception()
+                await asyncio.sleep(0.05)
+        stop.set()
+        await running
+        return found.body
+
+    assert runner.run(work()) == body
+    assert handled == ["2"]
+
+
+class _Raw(dict[str, Any]):
+    """A value of a header as somebody else's client wrote it."""
+
+    def __init__(self, written: bytes) -> None:
+        self.written = written
 
 
 def test_what_was_prefetched_beside_a_killer_is_not_counted_to_death(

@@ -175,18 +175,18 @@ class RabbitSubscription:
         self._looked_at = 0.0
 
     async def _dead_letter(self, incoming: AbstractIncomingMessage, reason: str) -> None:
-        """Put a message aside in the queue of dead letters, with the reason; the copy is confirmed before it goes."""
+        """Put a message aside in the queue of dead letters, with the reason; the copy is confirmed before it goes.
+
+        Where we cannot write what others have written, the server puts it there as it is.
+        """
         log.warning("a message for %s goes to the dead letters: %s", self._subscriber, reason)
-        copy = aio_pika.Message(
-            incoming.body,
-            headers={**incoming.headers, REASON: told(reason)},
-            message_id=incoming.message_id,
-            content_type=incoming.content_type,
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-        )
+        copy = _copied(incoming, reason)
         channel = await self._connection.channel()
         with failures(self._url):
             async with asyncio.timeout(self._answer):
+                if copy is None:
+                    await incoming.reject(requeue=False)
+                    return
                 exchange = await channel.get_exchange(self._topology.dead_letters, ensure=False)
                 await exchange.publish(copy, self._subscriber, mandatory=True)
                 await incoming.ack()
@@ -322,6 +322,23 @@ class RabbitSubscription:
 
 def _from_queue(delivery: Delivery) -> bool:
     return not isinstance(delivery.tag, tuple)
+
+
+def _copied(incoming: AbstractIncomingMessage, reason: str) -> aio_pika.Message | None:
+    """The message with the reason; None where its headers hold what the client reads and does not write."""
+    copy = aio_pika.Message(
+        incoming.body,
+        headers={**incoming.headers, REASON: told(reason)},
+        message_id=incoming.message_id,
+        content_type=incoming.content_type,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+    )
+    try:
+        copy.properties.marshal()
+    except Exception as error:  # noqa: BLE001 - whatever it is, this message stops nobody
+        log.warning("its reason cannot be written beside its headers: %r", error)
+        return None
+    return copy
 
 
 async def _said(incoming: AbstractIncomingMessage, word: str) -> None:
