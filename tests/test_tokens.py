@@ -97,6 +97,23 @@ def test_closed_tokens_hide_no_live_one_from_the_limit() -> None:
             tokens.issue("ana")
 
 
+def test_a_token_whose_redemption_failed_counts_again() -> None:
+    """Else an owner could hold ever more of them, by asking for one amid each redemption that fails."""
+    with Once(MemoryStore(ManualClock()), scope="s") as once:
+        tokens = Tokens(once, "confirm", unknown="rerun", max_live=2)
+
+        def fail(_: object) -> None:
+            tokens.issue("ana")
+            raise ConnectionResetError
+
+        token = tokens.issue("ana").token
+        with pytest.raises(ConnectionResetError):
+            tokens.redeem(token, "ana", fail)
+        assert [view.state for view in tokens.find("ana")] == [TokenState.UNUSED] * 2
+        with pytest.raises(TooManyTokens):
+            tokens.issue("ana")
+
+
 def test_a_place_that_was_taken_for_a_token_that_never_came_is_free_again() -> None:
     clock = ManualClock()
 

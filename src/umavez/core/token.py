@@ -113,10 +113,10 @@ def reserve(issued: Issue, most: int, keep: Millis, stamp: str) -> Flow[list[Rec
         standing = _standing(seen)
         if standing is not None and standing.stamp == stamp:
             return []
-        counted, over = yield from _entered(standing, issued.key, seen.now)
+        counted, running, over = yield from _entered(standing, issued.key, seen.now)
         if len(counted) >= most:
             raise TooManyTokens
-        body = json.dumps([*counted, [issued.key.value, seen.now]])
+        body = json.dumps([*counted, *running, [issued.key.value, seen.now]])
         draft = Draft(ledger, stamp, Status.SUCCESS, False, keep=keep, settled=Settled(True, body))
         reply = yield Swap(None if standing is None else standing.stamp, draft)
         if isinstance(reply, Swapped) or (reply.current is not None and reply.current.stamp == stamp):
@@ -124,12 +124,16 @@ def reserve(issued: Issue, most: int, keep: Millis, stamp: str) -> Flow[list[Rec
     raise OperationInProgress(ledger, 1.0)
 
 
-def _entered(ledger: Record | None, of: Key, now: Instant) -> Flow[tuple[list[list[Any]], list[Record]]]:
-    """The ledger's entries that count, and the records of those whose time passed without a word about it."""
+def _entered(
+    ledger: Record | None, of: Key, now: Instant
+) -> Flow[tuple[list[list[Any]], list[list[Any]], list[Record]]]:
+    """The ledger's entries that count, those that may count again when their redemption has failed, and the records of
+    those whose time passed without a word about it."""
     entries: list[list[Any]] = (
         [] if ledger is None or ledger.settled is None else json.loads(ledger.settled.body or "[]")
     )
     counted: list[list[Any]] = []
+    running: list[list[Any]] = []
     over: list[Record] = []
     for value, since in entries:
         record = _standing((yield Read(Key(of.scope, of.operation, value))))
@@ -138,9 +142,9 @@ def _entered(ledger: Record | None, of: Key, now: Instant) -> Flow[tuple[list[li
                 counted.append([value, since])
         elif retirable(record, now):
             over.append(record)
-        elif record.settled is None and state(record, now) is TokenState.UNUSED:
-            counted.append([value, since])
-    return counted, over
+        elif record.settled is None and (where := state(record, now)) in (TokenState.UNUSED, TokenState.RUNNING):
+            (counted if where is TokenState.UNUSED else running).append([value, since])
+    return counted, running, over
 
 
 def _issued(issued: Issue, stamp: str) -> Draft:
