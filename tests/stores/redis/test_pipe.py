@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from umavez.stores.redis.async_pipe import AsyncPipe
 from umavez.stores.redis.command import packed
 from umavez.stores.redis.pipe import Pipe, bound_in_time
 from umavez.stores.redis.url import address_of
@@ -175,3 +177,24 @@ def test_no_time_at_all_is_not_for_ever() -> None:
         bound_in_time(near, 0.0000001)
         with pytest.raises(OSError, match=r"timed out|temporarily unavailable"):
             near.recv(1)
+
+
+@pytest.mark.redis
+def test_a_crowd_that_comes_while_a_connection_is_opened_opens_one(redis_url: str) -> None:
+    """One more with each failover would be open until the process ends."""
+
+    async def work() -> int:
+        pipe = AsyncPipe(address_of(redis_url))
+        calls: list[asyncio.Task[Any]] = []
+
+        async def call() -> Any:
+            return await pipe.call(packed("PING"))
+
+        while pipe._wire is None or len(calls) < 100:  # some of them in every turn of the loop
+            calls.append(asyncio.create_task(call()))
+            await asyncio.sleep(0)
+        assert set(await asyncio.gather(*calls)) == {b"PONG"}
+        await pipe.close()
+        return pipe.opened
+
+    assert asyncio.run(work()) == 1

@@ -54,15 +54,19 @@ class AsyncPipe:
         loop = asyncio.get_running_loop()
         opening = self._opening
         if opening is None or opening.done() or opening.get_loop() is not loop:
-            opening = self._opening = loop.create_task(_open(self._address))
-            opening.add_done_callback(self._keep)
+            opening = self._opening = loop.create_task(self._kept())
+            opening.add_done_callback(_look_at)
         return await asyncio.shield(opening)
 
-    def _keep(self, opening: asyncio.Task[AsyncWire]) -> None:
-        # Asking for the exception also marks it as seen, for when every waiting task was cancelled.
-        if not opening.cancelled() and opening.exception() is None:
-            self._wire = opening.result()
-            self.opened += 1
+    async def _kept(self) -> AsyncWire:
+        """A new wire, which is everybody's from the moment on in which it is there.
+
+        Not by the end of the task that opens it: whoever came between the two would open another, and nobody would
+        ever close the one of them that is not kept.
+        """
+        wire = self._wire = await _open(self._address)
+        self.opened += 1
+        return wire
 
     def distrust(self) -> None:
         """Let nobody use the connection again."""
@@ -80,6 +84,12 @@ class AsyncPipe:
         if self._wire is not None:
             _INHERITED.append(self._wire)
         self._wire = self._opening = None
+
+
+def _look_at(opening: asyncio.Task[AsyncWire]) -> None:
+    """Nobody else may: every task that waited for it may have been cancelled."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 _INHERITED: list[AsyncWire] = []
