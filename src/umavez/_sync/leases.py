@@ -34,17 +34,26 @@ class Held:
 
     @property
     def lost(self) -> bool:
-        """Whether somebody else is known to have taken over, or no heartbeat got through for a whole lease."""
+        """Whether somebody else is known to have taken over, or no heartbeat got through for a whole lease.
+
+        So is one that was given back: whoever still works with it, such as a thread that outlived its block, must stop.
+        """
         leased = self._leased
-        return leased.lost or time.monotonic() - leased.renewed_at >= leased.plan.policy.lease
+        return leased.done or leased.lost or time.monotonic() - leased.renewed_at >= leased.plan.policy.lease
 
     def check(self) -> None:
         """Raise ClaimLost if the lease is lost. Asks the store when the last heartbeat is old, as after a freeze."""
+        self._refuse_given_back()
         self._leased.check()
 
     def renew(self) -> None:
         """Extend the lease now. Raises ClaimLost when somebody else has it."""
+        self._refuse_given_back()
         self._leased.renew()
+
+    def _refuse_given_back(self) -> None:
+        if self._leased.done:
+            raise ClaimLost(self._leased.key)
 
     def guard(self, connection: Any, wait: float = 10.0) -> None:
         """Prove inside the caller's transaction that the lease is held; it cannot be taken over until that ends.

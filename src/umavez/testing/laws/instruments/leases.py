@@ -46,6 +46,19 @@ def a_released_lease_is_free_at_once(bench: InstrumentBench) -> None:
     assert bench.kinds() == ["acquired", "released", "acquired"]
 
 
+def a_released_lease_is_held_no_more(bench: InstrumentBench) -> None:
+    """Work that goes on with it, in a thread that outlived its block, is told so."""
+    leases = leases_of(bench)
+    held = bench.do(leases.acquire("report"))
+    bench.do(held.check())
+    bench.do(leases.release(held))
+    assert held.lost
+    _raises(bench, ClaimLost, held.check)
+    _raises(bench, ClaimLost, held.renew)
+    assert bench.do(leases.try_acquire("report")) is not None, "a late renewal took it again"
+    _raises(bench, ClaimLost, held.check)
+
+
 def a_lapsed_lease_is_taken_over_and_its_holder_told(bench: InstrumentBench) -> None:
     """The store's clock decides; whoever held it can neither renew, check nor release."""
     leases = leases_of(bench)
@@ -110,6 +123,7 @@ def a_held_lease_is_never_swept(bench: InstrumentBench) -> None:
 LAWS: tuple[Law, ...] = (
     one_holder_at_a_time,
     a_released_lease_is_free_at_once,
+    a_released_lease_is_held_no_more,
     a_lapsed_lease_is_taken_over_and_its_holder_told,
     a_renewed_lease_is_not_taken_over,
     a_lapsed_lease_that_nobody_took_can_be_renewed,
