@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.instrument_benches import connect, connect_async, sql_url
-from umavez import AsyncOnce, CannotTell, ConfigurationError, InvalidKey, NotDeclared, NotHappened, Once
+from tests.instrument_benches import JOINING, connect, connect_async, sql_url
+from umavez import AsyncOnce, CannotTell, ConfigurationError, Happened, InvalidKey, NotDeclared, NotHappened, Once
 from umavez.core.flow import Read, Seen, Stale, Swapped
 from umavez.core.policy import Policy
 from umavez.core.protocol import Asking, Granted, Intent
+from umavez.core.resolution import RecordChanged
 from umavez.core.token import redeem
-from umavez.errors import OutcomeUnknown
+from umavez.errors import OutcomeUnknown, StoreUnavailable
 from umavez.sql.connection import Sql
 from umavez.stores import open_store
 from umavez.testing import ManualClock
 from umavez.tokens import AsyncTokens, TokenExpired, Tokens, TokenState, TokenUnknown
 
 __all__ = ["sql_url"]
+SERVERS = JOINING[1:]
 
 
 @pytest.fixture
@@ -66,6 +69,58 @@ def test_token_and_effect_commit_together(once: Once, sql_url: str, table: str) 
         connection.close()
     assert rides(sql_url, table) == 1
     assert tokens.redeem(issued.token, "ana", pytest.fail).value == "ride-1"
+
+
+def looked(url: str) -> Any:
+    """A connection whose transaction has looked already, and sees things as they were then."""
+    connection = connect(url)
+    if url.startswith("postgresql"):
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    Sql.on(connection).rows("SELECT COUNT(*) FROM idempotency_records")
+    return connection
+
+
+@pytest.mark.parametrize("sql_url", SERVERS, indirect=True)
+def test_a_transaction_from_before_a_token_was_issued_does_not_call_it_invalid(once: Once, sql_url: str) -> None:
+    tokens = Tokens(once, "confirm", unknown="rerun")
+    with closing(looked(sql_url)) as connection:
+        token = tokens.issue("ana").token
+        with pytest.raises(StoreUnavailable, match="run it again"), tokens.redeeming(connection, token, "ana"):
+            pytest.fail("it ran")
+        connection.rollback()
+        for wrong, owner in ((token, "rui"), (secrets.token_hex(32), "ana")):
+            with pytest.raises(TokenUnknown.__base__) as refused, tokens.redeeming(connection, wrong, owner):
+                pytest.fail("it ran")
+            assert str(refused.value) == TokenUnknown.sentence
+            connection.rollback()
+        with tokens.redeeming(connection, token, "ana") as attempt:
+            assert not attempt.replayed
+            attempt.succeed("ride")
+        connection.commit()
+
+
+@pytest.mark.parametrize("sql_url", SERVERS[1:], indirect=True)
+def test_a_decision_in_a_transaction_is_about_what_stands_now(once: Once, sql_url: str) -> None:
+    """Else it met the same stranger again and again, and said at last that the operation was in progress."""
+    _cut(once)
+    with closing(looked(sql_url)) as connection:
+        seen = once.get("pay", "k")
+        assert seen is not None
+        once.release("pay", "k", by="rui", reason="never sent")
+        _cut(once)
+        with pytest.raises(RecordChanged):
+            once.resolve("pay", "k", Happened(1), by="ana", reason="seen", expected=seen.stamp, connection=connection)
+        once.resolve("pay", "k", Happened("paid"), by="ana", reason="seen at the bank", connection=connection)
+        connection.commit()
+    assert once.run("pay", key="k", call=pytest.fail, unknown="hold").value == "paid"
+
+
+def _cut(once: Once) -> None:
+    def cut() -> None:
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        once.run("pay", key="k", call=cut, unknown="hold")
 
 
 def test_a_rolled_back_redemption_leaves_the_token_unused(once: Once, sql_url: str, table: str) -> None:

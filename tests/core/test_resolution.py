@@ -109,7 +109,7 @@ def test_who_loses_the_race_looks_again_and_gives_up_in_the_end() -> None:
             rounds += 1
             command = flow.send(Seen(UNKNOWN, NOW) if isinstance(command, Read) else Stale(UNKNOWN, NOW))
 
-    assert rounds == 16
+    assert rounds == 9, "one look, and what each of eight swaps shows"
 
 
 def test_a_resolution_whose_answer_was_lost_is_recognised() -> None:
@@ -138,7 +138,6 @@ def test_a_record_that_changes_between_the_look_and_the_swap_is_not_decided_abou
     flow = resolve(KEY, PAID, 60_000, "human", expected="s")
     next(flow)
     flow.send(Seen(UNKNOWN, NOW))
-    assert flow.send(Stale(UNKNOWN._replace(stamp="t"), NOW)) == Read(KEY)
 
     with pytest.raises(RecordChanged):
-        flow.send(Seen(UNKNOWN._replace(stamp="t"), NOW))
+        flow.send(Stale(UNKNOWN._replace(stamp="t"), NOW))

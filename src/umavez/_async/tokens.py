@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from umavez._async.admission import AsyncAdmission, Entered
@@ -21,6 +22,7 @@ from umavez.core.token_errors import (
     TokenCancelled,
     TokenError,
     TokenExpired,
+    TokenUnknown,
 )
 from umavez.core.token_view import BOUNDS, KEEP, LINGER, LOOK, TTL, WAIT, Issued, TokenView, named
 from umavez.engine.blocks import async_block
@@ -29,7 +31,7 @@ from umavez.engine.declaration import Plan
 from umavez.engine.insistence import Insistence, not_at_all
 from umavez.engine.outcome import Outcome
 from umavez.engine.stamps import STAMPS
-from umavez.errors import ConfigurationError, StoreError, StoreUncertain
+from umavez.errors import ConfigurationError, StoreError, StoreUnavailable, StoreUncertain
 from umavez.stores import AsyncStore
 
 T = TypeVar("T")
@@ -280,9 +282,25 @@ class AsyncTokenAdmission(AsyncAdmission):
     async def _judged(self, plan: Plan, intent: Intent, stamp: str, store: AsyncStore) -> Verdict:
         try:
             return await drive(flows.redeem(intent, plan.policy, stamp), store)
+        except TokenUnknown as unknown:
+            if store is not self._store:
+                await self._refuse_blind(intent, unknown)
+            self._observe("rejected", intent.key, 0)
+            raise
         except TokenError:
             self._observe("rejected", intent.key, 0)
             raise
+
+    async def _refuse_blind(self, intent: Intent, unknown: TokenUnknown) -> None:
+        """Raise StoreUnavailable where only the caller's transaction knows no such token: by its snapshot, at
+        REPEATABLE READ, whatever was issued since its first look is not there.
+        """
+        seen = await self._store.read(intent.key)
+        with suppress(TokenError):
+            flows.owned(seen.current, intent.process_instance)
+            raise StoreUnavailable(
+                "The transaction began before this token was issued and does not see it; roll back and run it again."
+            ) from unknown
 
 
 def _payload() -> Any:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from umavez.core.drafts import drafted
 from umavez.core.encoding.texts import legible
-from umavez.core.flow import Flow, Read, Seen, Stale, Swap, Swapped
+from umavez.core.flow import Flow, Read, Reply, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Instant, Millis, Record, Settled, Status
 from umavez.core.telling import events
@@ -78,23 +78,27 @@ def resolve(
     whose record was settled over its head is told ClaimLost; a live one is never freed over its head, for then it
     would run twice.
     """
+    seen: Reply = yield Read(key)
     for _ in range(8):
-        seen = yield Read(key)
-        if isinstance(seen, Seen) and seen.current is None and forgotten is not None and resolution.settled is not None:
-            # Unknown first, and decided then as every other: whoever asks in between is not let in to run it.
-            yield Swap(None, Draft(key, forgotten, Status.UNKNOWN, claims=True, error="forgotten"))
+        if isinstance(seen, Swapped):
+            seen = yield Read(key)
             continue
-        if not isinstance(seen, Seen) or seen.current is None:
+        if seen.current is None and forgotten is not None and resolution.settled is not None:
+            # Unknown first, and decided then as every other: whoever asks in between is not let in to run it.
+            seen = yield Swap(None, Draft(key, forgotten, Status.UNKNOWN, claims=True, error="forgotten"))
+            continue
+        if seen.current is None:
             raise NoSuchRecord(key)
         if expected is not None and seen.current.stamp != expected:
             raise RecordChanged(seen.current)
         _refuse_if_closed(seen.current, seen.now, override=override, frees=resolution.settled is None)
         draft = _resolved(seen.current, resolution, keep, stamp, seen.now)
+        # What stands in its way is looked at next, and not read again: by a transaction's snapshot that could be what
+        # stood there long ago, for ever.
         reply = yield Swap(seen.current.stamp, draft)
-        if isinstance(reply, Swapped):
+        if isinstance(reply, Swapped) or (reply.current is not None and reply.current.stamp == stamp):
             return seen.current, draft
-        if isinstance(reply, Stale) and reply.current is not None and reply.current.stamp == stamp:
-            return seen.current, draft
+        seen = reply
     raise OperationInProgress(key, 1.0)
 
 
