@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import secrets
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from umavez import AsyncOnce
 SERVERS = ("postgres", "mariadb", "redis")
 BACKENDS = ["memory", "sqlite", *(pytest.param(name, marks=getattr(pytest.mark, name)) for name in SERVERS)]
 ENDINGS = 6
+ESTABLISHED = "01"
+"""How the kernel's table of connections calls one that is whole."""
 
 
 @pytest.fixture(params=BACKENDS)
@@ -31,6 +35,17 @@ def test_an_engine_goes_on_in_the_next_loop(url: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.stdout.split() == ["went", "on"], done.stderr[-2000:]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel for the connections of a process")
+@pytest.mark.parametrize("url", BACKENDS[2:], indirect=True)
+def test_loops_that_are_over_leave_no_connection_at_the_server(url: str) -> None:
+    """A process that makes a loop for each of its jobs would keep everybody out after some dozens of them."""
+    words = [sys.executable, "-W", "ignore", __file__, url, "count"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    first, last = map(int, done.stdout.split() or (0, 1))
+    assert last <= first, done.stderr[-2000:]
 
 
 async def paid() -> str:
@@ -64,5 +79,33 @@ def main(url: str) -> None:
     sys.stdout.write("went on")
 
 
+def count(url: str) -> None:
+    once = AsyncOnce(url, scope=f"loops-{secrets.token_hex(4)}")
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(once.run("pay", key=secrets.token_hex(4), call=paid, unknown="rerun"))
+            group.create_task(once.get("pay", "1"))
+
+    asyncio.run(once.migrate())
+    gc.disable()  # what nobody closes must not be closed by chance
+    counts = []
+    for _ in range(8):
+        asyncio.run(work())
+        counts.append(sessions())
+    sys.stdout.write(f"{counts[2]} {counts[-1]}")
+
+
+def sessions() -> int:
+    """How many connections of this process are whole."""
+    own = set()
+    for opened in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            own.add(str(opened.readlink()))
+    lines = (line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:])
+    return sum(words[3] == ESTABLISHED and f"socket:[{words[9]}]" in own for words in lines)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    (count if sys.argv[2:] else main)(sys.argv[1])

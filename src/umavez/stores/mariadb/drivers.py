@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import select
+import socket
+from contextlib import suppress
 from typing import Any
 
 import asyncmy
@@ -63,6 +65,22 @@ def stranded(_: Any) -> bool:
 def async_stranded(connection: Any) -> bool:
     """Whether the connection belongs to an event loop that is no longer running, and so to nobody."""
     return connection.loop is not asyncio.get_running_loop()
+
+
+def cut(connection: Any) -> None:
+    """End the conversation at once; see `stranded`, which says of no connection here that it has to be."""
+    let_go(connection)
+
+
+def async_cut(connection: Any) -> None:
+    """See `cut`. Its loop is over, so nothing of it can be asked to close it; only the socket.
+
+    One that runs on in another thread may be in the middle of a call, and keeps what it uses.
+    """
+    transport = connection._transport  # noqa: SLF001 - asyncmy shows it nowhere else
+    if transport is not None and not connection.loop.is_running():
+        with suppress(OSError, RuntimeError):
+            transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 def let_go(connection: Any) -> None:

@@ -9,8 +9,10 @@ given another one's reply.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any, cast
 
 from hiredis import ProtocolError, Reader
@@ -64,8 +66,11 @@ class AsyncPipe:
         Not by the end of the task that opens it: whoever came between the two would open another, and nobody would
         ever close the one of them that is not kept.
         """
-        wire = self._wire = await _open(self._address)
+        wire = await _open(self._address)
+        before, self._wire = self._wire, wire
         self.opened += 1
+        if before is not None and before.loop is not wire.loop:
+            before.cut()
         return wire
 
     def distrust(self) -> None:
@@ -202,6 +207,15 @@ class AsyncWire(asyncio.Protocol):
         self._unsent.clear()
         if self._transport is not None:
             self._transport.abort()
+
+    def cut(self) -> None:
+        """End the conversation of a loop that is over: nothing of it can be asked to close the connection any more.
+
+        One that runs on in another thread may be in the middle of a call, and keeps what it uses.
+        """
+        if self._transport is not None and not self.loop.is_running():
+            with suppress(OSError, RuntimeError):
+                self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
         """Wait for the replies that are due, then close the connection."""

@@ -11,7 +11,14 @@ from typing import Any
 
 from umavez.concurrency.hearing import async_heard
 from umavez.errors import StoreUnavailable
-from umavez.stores.mariadb.drivers import async_hung_up, async_leave, async_let_go, async_reach, async_stranded
+from umavez.stores.mariadb.drivers import (
+    async_cut,
+    async_hung_up,
+    async_leave,
+    async_let_go,
+    async_reach,
+    async_stranded,
+)
 from umavez.stores.mariadb.errors import FAILURES, TRIES, failed, number, oversized, pause, unreachable, unstorable
 from umavez.stores.mariadb.statements import Rows, Statement
 from umavez.stores.mariadb.url import ISOLATION, LIMITS, Address, refuse_other_servers
@@ -83,12 +90,19 @@ class AsyncMariadbConnection:
         return self._connection
 
     def _forget_if_foreign(self) -> None:
-        """Leave alone a connection of the parent process, or of an event loop that is over."""
+        """Leave alone a connection of the parent process, and cut one of an event loop that is over."""
         connection = self._connection
-        if connection is not None and (self._pid != os.getpid() or async_stranded(connection)):
+        if connection is None:
+            return
+        if self._pid != os.getpid():
             # Not closed: the goodbye would go out on the parent's socket and end the parent's session.
             self._forgotten.append(connection)
-            self._connection = None
+        elif async_stranded(connection):
+            # Kept, each loop would leave its sessions open at the server, until it lets nobody in any more.
+            async_cut(connection)
+        else:
+            return
+        self._connection = None
 
     async def _roll_back(self, connection: Any) -> None:
         """End the transaction: after 1205 only the statement was undone, and a half would be left open."""
