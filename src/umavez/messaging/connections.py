@@ -27,6 +27,10 @@ class Connection(Protocol):
         """What the flow returns; `atomic`, in a transaction of its own. Raises StoreUncertain and driver's errors."""
         ...
 
+    def follows(self) -> bool:
+        """Whether the loop that runs now can use it; where only another could, it is closed."""
+        ...
+
     async def close(self) -> None:
         """Close it. Whatever was begun is rolled back."""
         ...
@@ -37,11 +41,11 @@ def opener(url: str) -> Callable[[], Awaitable[Connection]]:
     if url.startswith("sqlite:"):
         part_of(url, "url").parsed(url)
         return lambda: _open_file(url)
-    connect = part_of(url, "connection").async_connector(url)
-    tries = part_of(url, "errors").tries
+    module, tries = part_of(url, "connection"), part_of(url, "errors").tries
+    connect = module.async_connector(url)
 
     async def opened() -> Connection:
-        return ServerConnection(await connect(), tries)
+        return ServerConnection(await connect(), tries, module.follows)
 
     return opened
 
@@ -49,10 +53,16 @@ def opener(url: str) -> Callable[[], Awaitable[Connection]]:
 class ServerConnection:
     """A driver's connection that is awaited, in autocommit mode."""
 
-    def __init__(self, connection: Any, tries: Callable[[BaseException | None], int]) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        tries: Callable[[BaseException | None], int],
+        follows: Callable[[Any], bool] = lambda _: True,
+    ) -> None:
         self._connection = connection
         self._sql = AsyncSql(connection)
         self._tries = tries
+        self._follows = follows
 
     async def carry(self, flow: SqlFlow[T], *, atomic: bool) -> T:
         """See Connection.carry."""
@@ -70,6 +80,10 @@ class ServerConnection:
             if self._tries(error):
                 raise  # a clear no: it gave way to a rival, and nothing was written
             raise StoreUncertain("The database did not confirm the commit; what was written may stand.") from error
+
+    def follows(self) -> bool:
+        """See Connection.follows."""
+        return self._follows(self._connection)
 
     async def close(self) -> None:
         """See Connection.close."""
@@ -113,6 +127,10 @@ class FileConnection:
             if self._connection.in_transaction:
                 self._connection.rollback()
             raise
+
+    def follows(self) -> bool:
+        """It does: its thread answers whichever loop asks."""
+        return True
 
     async def close(self) -> None:
         """Close the file once the statement under way, if any, has ended."""

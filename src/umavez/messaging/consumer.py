@@ -85,6 +85,9 @@ class Consumer:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then let the running handlers end. Outages are waited out, with growing pauses."""
+        # They belong to one loop, and this may be another than that of an earlier run.
+        self._some_finished, self._flush_lock = asyncio.Event(), asyncio.Lock()
+        self._running, self._finished = {}, []
         failures = 0
         while not stop.is_set():
             try:

@@ -42,7 +42,10 @@ _DIALECTS = {
 
 
 class Database:
-    """Runs flows on connections it keeps; made from the same URL as the store. Used by the tasks of one loop."""
+    """Runs flows on connections it keeps; made from the same URL as the store.
+
+    Used by the tasks of one loop at a time: where one is over and another begins, it goes on in that.
+    """
 
     def __init__(self, url: str, *, clock: Clock = SYSTEM) -> None:
         scheme = url.partition(":")[0]
@@ -58,9 +61,8 @@ class Database:
         self._translate: Callable[[BaseException], StoreError | None] = errors.translate
         self._tries: Callable[[BaseException | None], int] = errors.tries
         self._spare: list[Connection] = []
-        # One on SQLite: two would wait for each other's locks by sleeping, which takes longer than a turn in line.
-        alone = self.dialect is Dialect.SQLITE
-        self._turn: AbstractAsyncContextManager[Any] = asyncio.Lock() if alone else nullcontext()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn: AbstractAsyncContextManager[Any] = nullcontext()
 
     async def listen(self, told: Callable[[], None]) -> None:
         """Call `told` whenever a message was committed by anybody; returns where the database has no such word.
@@ -104,8 +106,18 @@ class Database:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
+        if self._loop is not asyncio.get_running_loop():
+            self._move()
         async with self._turn, self._lent() as connection:
             yield connection
+
+    def _move(self) -> None:
+        """Go on in the loop that runs now."""
+        self._loop = asyncio.get_running_loop()
+        self._spare = [connection for connection in self._spare if connection.follows()]
+        if self.dialect is Dialect.SQLITE:
+            # One at a time: two would wait for each other's locks by sleeping, which takes longer than a turn in line.
+            self._turn = asyncio.Lock()
 
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[Connection]:
@@ -139,6 +151,8 @@ class Database:
 
     async def close(self) -> None:
         """Close the connections that are not in use; a later use opens them again."""
+        if self._loop is not asyncio.get_running_loop():
+            self._move()
         spare, self._spare = self._spare, []
         for connection in spare:
             await _close(connection)

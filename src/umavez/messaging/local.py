@@ -36,12 +36,20 @@ class LocalBroker:
         self._lease = lease
         self._poll = poll
         self._arrived = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _arrival(self) -> asyncio.Event:
+        """Set when something was published here; each loop has its own."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._arrived = loop, asyncio.Event()
+        return self._arrived
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[Answer]:
         """See Broker.publish. All that can be taken are taken in one transaction."""
         with _failures():
             told = await self._database.run(lambda: self._published(messages))
-        self._arrived.set()
+        self._arrival().set()
         return told
 
     def _published(self, messages: Sequence[Message]) -> SqlFlow[list[Answer]]:
@@ -71,7 +79,7 @@ class LocalBroker:
         statement = subscribing(self._database.dialect, subscriber, topics)
         with _failures():
             await self._database.run(lambda: _one(statement))
-        return LocalSubscription(self._database, subscriber, self._arrived, self._lease, self._poll)
+        return LocalSubscription(self._database, subscriber, self._arrival(), self._lease, self._poll)
 
     async def close(self) -> None:
         """The database belongs to whoever opened it."""

@@ -106,6 +106,7 @@ class Relay:
                 await asyncio.gather(*hints, return_exceptions=True)
 
     async def _run(self, stop: asyncio.Event, wake: asyncio.Event) -> None:
+        self._looking, self._out = asyncio.Lock(), 0  # a lock belongs to one loop, and this may be another
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.lanes):
                 tasks.create_task(self._lane(stop, wake))

@@ -33,6 +33,7 @@ class RabbitConnection:
     def __init__(self, url: str) -> None:
         self._url = url
         self._nodes = deque(addresses_of(url))
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
@@ -50,6 +51,7 @@ class RabbitConnection:
 
     async def channel(self) -> AbstractChannel:
         """An open channel. Raises BrokerUnavailable."""
+        self._move()
         async with self._lock:
             if not self.whole or self._channel is None:
                 await self._dropped()
@@ -57,6 +59,13 @@ class RabbitConnection:
                     await self._opened_somewhere()
             assert self._channel is not None  # noqa: S101 - _opened has set it or raised
             return self._channel
+
+    def _move(self) -> None:
+        """Leave behind what a loop that is over has opened: the server ends it when its heartbeats stay away."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+            self._connection = self._channel = None
 
     async def _opened_somewhere(self) -> None:
         """At the node that answered last, or the first after it that does; raises what the last one said."""
@@ -91,6 +100,7 @@ class RabbitConnection:
 
     async def close(self) -> None:
         """Close the connection; the next use opens another."""
+        self._move()
         async with self._lock:
             await self._dropped()
 

@@ -13,6 +13,7 @@ import pymysql
 from umavez.stores import without_password
 from umavez.stores.mariadb._async.connection import set_up as async_set_up
 from umavez.stores.mariadb._sync.connection import set_up
+from umavez.stores.mariadb.drivers import async_cut, async_stranded
 from umavez.stores.mariadb.errors import FAILURES, unreachable
 from umavez.stores.mariadb.url import address_of, bare_address_of
 
@@ -50,6 +51,14 @@ def async_connector(url: str) -> Callable[[], Awaitable[Any]]:
         return connection
 
     return connect
+
+
+def follows(connection: Any) -> bool:
+    """Whether the loop that runs now can use a connection that another has opened; if not, it is closed."""
+    if async_stranded(connection):
+        async_cut(connection)
+        return False
+    return True
 
 
 def _reach_barely(url: str) -> Any:

@@ -54,6 +54,11 @@ def async_connector(url: str) -> Callable[[], Awaitable[AsyncConnection[Any]]]:
     return connect
 
 
+def follows(_: Any) -> bool:
+    """Whether the loop that runs now can use a connection that another has opened: psycopg waits in whichever runs."""
+    return True
+
+
 async def listen(url: str, channel: str, told: Callable[[], None]) -> None:
     """Call `told` at first and whenever somebody notifies `channel`, until cancelled or the connection fails."""
     async with await async_connector(url)() as connection:

@@ -1,0 +1,84 @@
+"""Relays, consumers and brokers that outlive their event loop: a worker that makes one for each of its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from tests.messaging.places import Place
+from umavez.messaging import (
+    Broker,
+    Consumer,
+    ConsumerSettings,
+    Database,
+    LocalBroker,
+    Message,
+    Outbox,
+    Relay,
+    RelaySettings,
+)
+
+ROUNDS = 3
+
+
+def in_a_process_of_its_own(*words: str) -> None:
+    """What a loop left in the middle complains when it is thrown away, and should."""
+    code = "import sys; from tests.messaging.test_loops import main; main(*sys.argv[1:])"
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told.stdout.split() == ["went", "on"], told.stderr[-2000:]
+
+
+def test_messages_go_on_in_the_next_loop(place: Place) -> None:
+    in_a_process_of_its_own(place.url)
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_rabbitmq_goes_on_in_the_next_loop(place: Place, rabbitmq_url: str, rabbitmq_prefix: str) -> None:
+    in_a_process_of_its_own(place.url, rabbitmq_url, rabbitmq_prefix)
+
+
+def main(url: str, rabbit: str = "", prefix: str = "") -> None:
+    place, database, handled = Place(url), Database(url), list[str]()
+    topic = f"{prefix}t{secrets.token_hex(4)}"
+
+    async def handle(message: Message) -> None:
+        handled.append(message.body)
+
+    broker = broker_of(database, rabbit, prefix)
+    relay = Relay(database, broker, RelaySettings(poll=0.01))
+    consumer = Consumer(broker, "mailer", [topic], handle, ConsumerSettings(wait=0.05))
+
+    async def work(number: int) -> None:
+        await (await broker.subscribe("mailer", [topic])).close()
+        with closing(place.connect()) as connection:
+            Outbox().append(connection, [Message(topic, str(number)) for _ in range(20)])
+            connection.commit()
+        stop = asyncio.Event()
+        async with asyncio.timeout(15), asyncio.TaskGroup() as tasks:
+            tasks.create_task(relay.run(stop))
+            tasks.create_task(consumer.run(stop))
+            while handled.count(str(number)) < 20:  # noqa: ASYNC110 - counts, seen from outside
+                await asyncio.sleep(0.01)
+            stop.set()
+
+    for number in range(ROUNDS):
+        asyncio.run(work(number))
+    assert len(handled) == 20 * ROUNDS
+    asyncio.run(database.close())
+    asyncio.run(broker.close())
+    sys.stdout.write("went on")
+
+
+def broker_of(database: Database, rabbit: str, prefix: str) -> Broker:
+    if not rabbit:
+        return LocalBroker(database)
+    from umavez.messaging.rabbitmq import RabbitBroker, Topology
+
+    return RabbitBroker(rabbit, topology=Topology(prefix), parking=database)
