@@ -1,9 +1,11 @@
-"""Relays, consumers and brokers that outlive their event loop: a worker that makes one for each of its jobs."""
+"""Relays, consumers and brokers that outlive their event loop or their process: workers of all kinds."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -22,13 +24,14 @@ from umavez.messaging import (
     Relay,
     RelaySettings,
 )
+from umavez.messaging.inspection import Inspection
 
 ROUNDS = 3
 
 
-def in_a_process_of_its_own(*words: str) -> None:
+def in_a_process_of_its_own(*words: str, what: str = "main") -> None:
     """What a loop left in the middle complains when it is thrown away, and should."""
-    code = "import sys; from tests.messaging.test_loops import main; main(*sys.argv[1:])"
+    code = f"import sys; from tests.messaging.test_loops import {what}; {what}(*sys.argv[1:])"
     told = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, *words], capture_output=True, text=True, timeout=60, check=False
     )
@@ -42,6 +45,35 @@ def test_messages_go_on_in_the_next_loop(place: Place) -> None:
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 def test_rabbitmq_goes_on_in_the_next_loop(place: Place, rabbitmq_url: str, rabbitmq_prefix: str) -> None:
     in_a_process_of_its_own(place.url, rabbitmq_url, rabbitmq_prefix)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_asks_on_connections_of_its_own(place: Place) -> None:
+    """On those of its parent each would be given the other's answers."""
+    in_a_process_of_its_own(place.url, what="forked")
+
+
+def forked(url: str) -> None:
+    database = Database(url)
+
+    async def work() -> None:
+        async with asyncio.timeout(20):
+            for _ in range(50):
+                assert await database.run(Inspection(database.dialect).lag) == (0, 0)
+
+    asyncio.run(work())
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            asyncio.run(work())
+        except BaseException:  # noqa: BLE001  # it goes no further than this child
+            os._exit(1)
+        os._exit(0)
+    asyncio.run(work())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"
+    asyncio.run(work())
+    sys.stdout.write("went on")
 
 
 def main(url: str, rabbit: str = "", prefix: str = "") -> None:

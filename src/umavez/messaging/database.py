@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Any, TypeVar
 
 from umavez.clock import SYSTEM, Clock
+from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.hearing import async_heard
 from umavez.errors import (
     TABLES_MISSING,
@@ -63,6 +64,12 @@ class Database:
         self._spare: list[Connection] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn: AbstractAsyncContextManager[Any] = nullcontext()
+        reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Begin anew in a forked child: connections are the parent's, and the threads of a file's are not here."""
+        _INHERITED.extend(self._spare)
+        self._spare, self._loop = [], None
 
     async def listen(self, told: Callable[[], None]) -> None:
         """Call `told` whenever a message was committed by anybody; returns where the database has no such word.
@@ -156,6 +163,10 @@ class Database:
         spare, self._spare = self._spare, []
         for connection in spare:
             await _close(connection)
+
+
+_INHERITED: list[Connection] = []
+"""Connections of a parent process. Kept, so that nothing closes them: closing would end the parent's session."""
 
 
 async def _close(connection: Connection) -> None:
