@@ -301,6 +301,20 @@ def test_awaited_unique_numbers_come_from_blocks(place: Place, runner: asyncio.R
     assert first == second > 25
 
 
+def test_awaited_unique_numbers_go_on_in_the_next_loop(tmp_path: Path) -> None:
+    place = place_of(f"sqlite:///{tmp_path}/numbers.db")
+    with closing(place.connect()) as connection:
+        Sequences().migrate(connection)
+        connection.commit()
+    define(place, "loops")
+    source = AsyncUniqueNumbers(place.connect_async, "loja", "loops", block=10)
+
+    async def work() -> list[int]:
+        return await asyncio.gather(*(source.next_number() for _ in range(15)))
+
+    assert sorted(number for _ in range(3) for number in asyncio.run(work())) == list(range(1, 46))
+
+
 @pytest.mark.postgres
 def test_a_number_taken_inside_a_larger_statement_is_the_series_next(postgres_url: str) -> None:
     place = place_of(postgres_url)

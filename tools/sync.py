@@ -53,8 +53,6 @@ RENAMED = {
 }
 PHRASES = {
     "anyio.sleep": "time.sleep",
-    # A signal handler may make a call while its own thread is inside: it must not wait for itself.
-    "asyncio.Lock": "threading.RLock",
     "asyncio.sleep": "time.sleep",
     "for tasks": "for threads",
     "on a connection whose verbs are awaited": "on a connection of the standard library's driver",

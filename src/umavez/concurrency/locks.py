@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Awaitable
 
 Lock = threading.Lock
+OwnLock = threading.RLock
+"""One that its own thread may take again: a signal handler may make a call while that is inside."""
 
 
 class _AtOnce:
@@ -59,3 +61,7 @@ class AsyncLock:
                 turn.set_result(None)
                 return
         self._held = False
+
+
+AsyncOwnLock = AsyncLock
+"""Signals are the loop's to handle, between two steps of its tasks."""

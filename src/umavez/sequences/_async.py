@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from umavez.concurrency.after_fork import reset_after_fork
+from umavez.concurrency.locks import AsyncOwnLock
 from umavez.concurrency.unbroken import async_to_its_end
 from umavez.sequences import administration as keeping
 from umavez.sequences import flows
@@ -102,7 +102,7 @@ class AsyncUniqueNumbers:
     def reset(self) -> None:
         """Have no numbers: those that were reserved before a fork are the parent's, and so is its lock."""
         self._left: Iterator[int] = iter(())
-        self._lock = asyncio.Lock()
+        self._lock = AsyncOwnLock()
 
     async def next_number(self) -> int:
         """A number that nobody else gets. Raises SeriesUnknown, NumbersExhausted."""

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from umavez.concurrency.after_fork import reset_after_fork
+from umavez.concurrency.locks import OwnLock
 from umavez.concurrency.unbroken import to_its_end
 from umavez.sequences import administration as keeping
 from umavez.sequences import flows
@@ -93,7 +93,7 @@ class UniqueNumbers:
     def reset(self) -> None:
         """Have no numbers: those that were reserved before a fork are the parent's, and so is its lock."""
         self._left: Iterator[int] = iter(())
-        self._lock = threading.RLock()
+        self._lock = OwnLock()
 
     def next_number(self) -> int:
         """A number that nobody else gets. Raises SeriesUnknown, NumbersExhausted."""
