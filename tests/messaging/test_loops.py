@@ -8,6 +8,7 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -53,6 +54,55 @@ def test_a_forked_child_asks_on_connections_of_its_own(place: Place) -> None:
     in_a_process_of_its_own(place.url, what="forked")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_publishes_on_a_connection_of_its_own(rabbitmq_url: str, rabbitmq_prefix: str) -> None:
+    in_a_process_of_its_own("", rabbitmq_url, rabbitmq_prefix, what="publishing")
+
+
+def publishing(_: str, rabbit: str, prefix: str) -> None:
+    from umavez.messaging.rabbitmq import RabbitBroker, Topology
+
+    broker = RabbitBroker(rabbit, topology=Topology(prefix))
+    topic, bodies = f"{prefix}t", [str(number) for number in range(20)]
+
+    async def publish(name: str) -> None:
+        async with asyncio.timeout(20):
+            for body in bodies:
+                assert await broker.publish([Message(topic, name + body)]) == [None]
+
+    async def work() -> None:
+        subscription = await broker.subscribe("mailer", [topic])
+        await publish("before")
+        child = _in_a_child(lambda: asyncio.run(publish("child")))
+        await publish("parent")
+        came: list[str] = []
+        async with asyncio.timeout(20):
+            while len(came) < 60:
+                some = await subscription.take(20, 0.2)
+                came += [delivery.message.body for delivery in some]
+                await subscription.finish(some)
+        assert sorted(came) == sorted(name + body for name in ("before", "child", "parent") for body in bodies)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"  # noqa: ASYNC222 - it is over
+        await subscription.close()
+        await broker.close()
+
+    asyncio.run(work())
+    sys.stdout.write("went on")
+
+
+def _in_a_child(work: Callable[[], None]) -> int:
+    """The number of a forked process that does `work`, and ends with 0 if it did."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  # it goes no further than this child
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
 def forked(url: str) -> None:
     database = Database(url)
 
@@ -62,14 +112,7 @@ def forked(url: str) -> None:
                 assert await database.run(Inspection(database.dialect).lag) == (0, 0)
 
     asyncio.run(work())
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        try:
-            asyncio.run(work())
-        except BaseException:  # noqa: BLE001  # it goes no further than this child
-            os._exit(1)
-        os._exit(0)
+    child = _in_a_child(lambda: asyncio.run(work()))
     asyncio.run(work())
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"
     asyncio.run(work())

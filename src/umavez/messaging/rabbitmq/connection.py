@@ -16,6 +16,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.connection import make_url
 from aio_pika.exceptions import AMQPError, ChannelInvalidStateError
 
+from umavez.concurrency.after_fork import reset_after_fork
 from umavez.messaging.broker import BrokerUnavailable
 from umavez.messaging.rabbitmq.addresses import addresses_of
 from umavez.stores import without_password
@@ -38,6 +39,12 @@ class RabbitConnection:
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
         self.version = (0, 0)
+        reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Begin anew in a forked child: a farewell from here would end the parent's session."""
+        _INHERITED.append((self._connection, self._channel))
+        self._connection = self._channel = self._loop = None
 
     @property
     def whole(self) -> bool:
@@ -103,6 +110,10 @@ class RabbitConnection:
         self._move()
         async with self._lock:
             await self._dropped()
+
+
+_INHERITED: list[object] = []
+"""Connections of a parent process. Kept, because the client says goodbye on one that is thrown away."""
 
 
 def _version(connection: AbstractConnection) -> tuple[int, int]:
