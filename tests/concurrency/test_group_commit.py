@@ -367,6 +367,30 @@ def test_a_loop_that_ended_in_the_middle_leaves_nothing_to_wait_for() -> None:
     loop.close()
 
 
+def test_a_loop_of_another_thread_amid_a_call_is_told_of_and_not_joined() -> None:
+    """Both would send on one connection, and whoever waited in one of them would wait for ever."""
+    sending, gate = threading.Event(), threading.Event()
+
+    class Slow(AsyncConnection):
+        async def send(self, batch: Sequence[Swap]) -> Sequence[Swapped | Stale]:
+            sending.set()
+            await asyncio.to_thread(gate.wait, 10)
+            return await super().send(batch)
+
+    lane = Slow(MemoryStore())
+    group = AsyncGroupCommit([lane])
+    told: list[Swapped | Stale] = []
+    other = threading.Thread(target=lambda: told.append(asyncio.run(group.swap(swap("theirs")))))
+    other.start()
+    assert sending.wait(10)
+    with pytest.raises(StoreUnavailable, match="another thread"):
+        asyncio.run(group.swap(swap("ours")))
+    gate.set()
+    other.join(10)
+    assert len(told) == 1
+    assert asyncio.run(group.swap(swap("ours"))) is not None
+
+
 def test_tasks_who_wait_for_a_lane_go_together_on_the_next_one() -> None:
     async def story() -> None:
         lane = AsyncConnection(MemoryStore())

@@ -141,3 +141,24 @@ def test_a_loop_that_is_over_takes_its_turns_and_what_was_lent_with_it() -> None
             await asyncio.wait_for(pool.take(), 30)
 
     asyncio.run(crowded())
+
+
+def test_what_a_loop_of_another_thread_has_lent_is_left_to_it() -> None:
+    pool = AsyncPool(AsyncConnection, 1, 30.0)
+    lent, gate = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        connection = await pool.take()
+        lent.set()
+        await asyncio.to_thread(gate.wait, 10)
+        assert connection.ends == []
+        pool.give_back(connection)
+
+    other = threading.Thread(target=asyncio.run, args=(work(),))
+    other.start()
+    assert lent.wait(10)
+    with pytest.raises(StoreUnavailable, match="another thread"):
+        asyncio.run(pool.take())
+    gate.set()
+    other.join(10)
+    assert asyncio.run(pool.take()).ends == []

@@ -12,6 +12,7 @@ sent alone, and never on every lane at once.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from asyncio import get_running_loop
 from collections.abc import Coroutine, Sequence
@@ -20,6 +21,7 @@ from typing import Any
 from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.batching import INTERRUPTED, Answer, Reply, Shunned, in_vain, next_of
 from umavez.concurrency.lanes import AsyncLane, Lane, async_sent, sent
+from umavez.concurrency.waiting import refuse_rival
 from umavez.core.flow import Swap
 from umavez.errors import StoreUnavailable, StoreUncertain
 
@@ -179,6 +181,7 @@ class AsyncGroupCommit:
         self._lanes = list(lanes)
         self._patience = patience
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -230,12 +233,14 @@ class AsyncGroupCommit:
             self._watch = loop.call_later(left, self._look_after)
 
     def _move(self) -> None:
-        """Begin anew in the loop that runs now."""
+        """Begin anew in the loop that runs now. Raises StoreUnavailable while the one before it is amid a call."""
+        if self._queue or self._running or len(self._idle) < len(self._lanes):
+            refuse_rival(self._loop, self._pid)
         if self._loop is not None:
             for lane in self._lanes:
                 if lane not in self._idle:
                     lane.forget()
-        self._loop = get_running_loop()
+        self._loop, self._pid = get_running_loop(), os.getpid()
         self._begin()
 
     def _pass_on(self, lane: AsyncLane) -> None:

@@ -8,12 +8,14 @@ over neither they nor what was lent to them comes back.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from umavez.concurrency.after_fork import reset_after_fork
+from umavez.concurrency.waiting import refuse_rival
 from umavez.errors import StoreUnavailable
 
 _INHERITED: list[object] = []
@@ -150,9 +152,11 @@ class AsyncPool(Generic[A]):
             raise _crowded(self._patience) from None
 
     def _move(self) -> None:
-        """Leave behind what a loop that is over was in the middle of."""
+        """Leave behind what a loop that is over was in the middle of. Raises StoreUnavailable where it runs on."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
+            if self._lent:
+                refuse_rival(self._loop, os.getpid())
             for connection in self._lent:
                 connection.drop()
             self._lent = {}

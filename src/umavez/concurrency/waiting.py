@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from _thread import allocate_lock
 from collections.abc import Awaitable, Generator
 from inspect import isawaitable
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
+
+from umavez.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -73,6 +76,19 @@ async def async_wait(event: asyncio.Event, seconds: float) -> None:
     except RuntimeError:
         # An event of a loop that is over: nobody will set it.
         await asyncio.sleep(seconds)
+
+
+def refuse_rival(loop: asyncio.AbstractEventLoop | None, pid: int) -> None:
+    """Raise StoreUnavailable where `loop`, amid a call on what the running one is about to use, runs on in a thread.
+
+    What both share is made for one at a time: whoever waited in one of them would wait for ever. `pid`: the process it
+    ran in, for in a forked child a loop of the parent's looks as if it ran.
+    """
+    if loop is not None and pid == os.getpid() and loop.is_running():
+        raise StoreUnavailable(
+            "This store is amid a call in the event loop of another thread, and nothing was asked; open an AsyncOnce"
+            " for each loop that runs at the same time, or use Once."
+        )
 
 
 class _Had(Generic[T]):
