@@ -675,6 +675,24 @@ def test_the_heart_renews_a_long_run_and_notices_a_loss(threads: Shell) -> None:
         attempt.check()
 
 
+@pytest.mark.parametrize("error", [ConnectionResetError, LookupError, ArithmeticError])
+def test_what_a_failed_attempt_left_behind_is_told_to_stop(shell: Shell, error: type[Exception]) -> None:
+    """Its key is free, refused for good, or in doubt; either way it is not this attempt's any more."""
+    kept: list[Any] = []
+
+    def fail() -> None:
+        kept.append(current_attempt())
+        raise error
+
+    with pytest.raises(error):
+        shell.run("k", fail, unknown="hold", free=(LookupError,), final=(ArithmeticError,))
+    with pytest.raises(ClaimLost):
+        shell.do(kept[0].check())
+
+    shell.run("other", lambda: kept.append(current_attempt()), unknown="hold")
+    shell.do(kept[1].check())
+
+
 @pytest.mark.parametrize("first", ["child", "parent"])
 def test_a_process_forked_inside_an_attempt_is_another_owner(tmp_path: Path, first: str) -> None:
     """Each learns whether the other settled; under one name both would be told that they did."""

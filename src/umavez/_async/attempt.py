@@ -149,11 +149,13 @@ class AsyncAttempt:
         return downstream_key(self.key, purpose)
 
     async def check(self) -> None:
-        """Raise ClaimLost if another attempt has taken over. Call it before an effect that cannot be undone.
+        """Raise ClaimLost if another attempt has taken over, or may. Call it before an effect that cannot be undone.
 
-        Asks the store when the last heartbeat is old, as after a freeze: when half a lease has passed since.
+        Asks the store when the last heartbeat is old, as after a freeze: when half a lease has passed since. An attempt
+        that has ended without success holds nothing any more: what it began and left behind, such as the other calls of
+        a gather(), must stop.
         """
-        if self.lost:
+        if self.lost or (self.done and not (self._happened or self.is_replay)):
             raise ClaimLost(self.key)
         if time.monotonic() - self.renewed_at > self.plan.policy.lease / 2:
             await self.renew()
