@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,11 @@ def test_an_engine_goes_on_in_the_next_loop(url: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel for the connections of a process")
 @pytest.mark.parametrize("url", BACKENDS[2:], indirect=True)
-def test_loops_that_are_over_leave_no_connection_at_the_server(url: str) -> None:
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_loops_that_are_over_leave_no_connection_at_the_server(url: str, kind: str) -> None:
     """A process that makes a loop for each of its jobs would keep everybody out after some dozens of them."""
-    words = [sys.executable, "-W", "ignore", __file__, url, "count"]
+    pytest.importorskip(kind)
+    words = [sys.executable, "-W", "ignore", __file__, url, kind]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
     first, last = map(int, done.stdout.split() or (0, 1))
@@ -79,7 +82,8 @@ def main(url: str) -> None:
     sys.stdout.write("went on")
 
 
-def count(url: str) -> None:
+def count(url: str, kind: str) -> None:
+    run = import_module(kind).run
     once = AsyncOnce(url, scope=f"loops-{secrets.token_hex(4)}")
 
     async def work() -> None:
@@ -92,7 +96,7 @@ def count(url: str) -> None:
     gc.disable()  # what nobody closes must not be closed by chance
     counts = []
     for _ in range(8):
-        asyncio.run(work())
+        run(work())
         counts.append(sessions())
     sys.stdout.write(f"{counts[2]} {counts[-1]}")
 
@@ -108,4 +112,4 @@ def sessions() -> int:
 
 
 if __name__ == "__main__":
-    (count if sys.argv[2:] else main)(sys.argv[1])
+    (count if sys.argv[2:] else main)(*sys.argv[1:])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from _thread import allocate_lock
 from collections.abc import Awaitable, Generator
+from contextlib import suppress
 from inspect import isawaitable
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
@@ -89,6 +91,18 @@ def refuse_rival(loop: asyncio.AbstractEventLoop | None, pid: int) -> None:
             "This store is amid a call in the event loop of another thread, and nothing was asked; open an AsyncOnce"
             " for each loop that runs at the same time, or use Once."
         )
+
+
+def shut(transport: asyncio.BaseTransport | None, loop: asyncio.AbstractEventLoop) -> None:
+    """End the conversation on a transport of `loop`, which is over: nothing of it can be asked to close any more.
+
+    A loop that runs on in another thread may be in the middle of a call, and keeps what it uses. uvloop has closed
+    what belonged to it, and gives no socket then, or one that cannot be shut.
+    """
+    connection = None if transport is None or loop.is_running() else transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError, RuntimeError, TypeError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Had(Generic[T]):

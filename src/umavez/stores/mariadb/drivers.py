@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import select
-import socket
-from contextlib import suppress
 from typing import Any
 
 import asyncmy
 import pymysql
 
+from umavez.concurrency.waiting import shut
 from umavez.errors import ConfigurationError
 from umavez.stores.mariadb.errors import FAILURES, unreachable
 from umavez.stores.mariadb.url import GRACE, Address
@@ -73,14 +72,8 @@ def cut(connection: Any) -> None:
 
 
 def async_cut(connection: Any) -> None:
-    """See `cut`. Its loop is over, so nothing of it can be asked to close it; only the socket.
-
-    One that runs on in another thread may be in the middle of a call, and keeps what it uses.
-    """
-    transport = connection._transport  # noqa: SLF001 - asyncmy shows it nowhere else
-    if transport is not None and not connection.loop.is_running():
-        with suppress(OSError, RuntimeError):
-            transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+    """See `cut`. Its loop is over."""
+    shut(connection._transport, connection.loop)  # noqa: SLF001 - asyncmy shows it nowhere else
 
 
 def let_go(connection: Any) -> None:

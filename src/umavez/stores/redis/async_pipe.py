@@ -9,15 +9,14 @@ given another one's reply.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Awaitable
-from contextlib import suppress
 from typing import Any, cast
 
 from hiredis import ProtocolError, Reader
 
 from umavez.concurrency.after_fork import reset_after_fork
+from umavez.concurrency.waiting import shut
 from umavez.errors import StoreError
 from umavez.stores.redis.errors import not_opened, uncertain, unreachable
 from umavez.stores.redis.handshake import admit, greeting
@@ -209,13 +208,8 @@ class AsyncWire(asyncio.Protocol):
             self._transport.abort()
 
     def cut(self) -> None:
-        """End the conversation of a loop that is over: nothing of it can be asked to close the connection any more.
-
-        One that runs on in another thread may be in the middle of a call, and keeps what it uses.
-        """
-        if self._transport is not None and not self.loop.is_running():
-            with suppress(OSError, RuntimeError):
-                self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        """End the conversation of a loop that is over."""
+        shut(self._transport, self.loop)
 
     async def close(self) -> None:
         """Wait for the replies that are due, then close the connection."""
