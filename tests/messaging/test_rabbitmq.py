@@ -414,6 +414,43 @@ def test_a_foreign_header_that_is_read_and_cannot_be_written_stops_nobody(
     assert handled == ["2"]
 
 
+def test_rows_that_were_claimed_are_handed_out_though_the_broker_goes_away(
+    rabbitmq_url: str,
+    rabbitmq_prefix: str,
+    parking: Database,
+    runner: asyncio.Runner,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Let go, they would wait for a minute, and an attempt that nobody began would count."""
+    topic = f"{rabbitmq_prefix}t"
+
+    async def away(*_: object) -> None:
+        raise BrokerUnavailable("gone")
+
+    async def work() -> None:
+        broker = RabbitBroker(rabbitmq_url, topology=Topology(rabbitmq_prefix), parking=parking)
+        subscription: Any = await broker.subscribe("mailer", [topic])
+        await broker.publish([Message(topic, "1")])
+        (delivery,) = await taken(subscription)
+        await subscription.postpone(delivery, 0.0, "not now")
+        await publish_foreign(broker, topic, b"\xff", "2")
+        async with asyncio.timeout(10):
+            while not subscription._arrived:  # noqa: ASYNC110 - filled by the client
+                await asyncio.sleep(0.01)
+        monkeypatch.setattr(subscription, "_dead_letter", away)
+        subscription._looked_at = 0.0
+        (again,) = await subscription.take(5, 0.2)
+        assert (again.message.body, again.attempts) == ("1", 2)
+        with pytest.raises(BrokerUnavailable, match="gone"):
+            await subscription.take(5, 0.2)
+        monkeypatch.undo()
+        await subscription.finish([again])
+        await subscription.close()
+        await broker.close()
+
+    runner.run(work())
+
+
 class _Raw(dict[str, Any]):
     """A value of a header as somebody else's client wrote it."""
 

@@ -91,7 +91,7 @@ class RabbitSubscription:
         try:
             await self._sorted_out()
             return found + await self._allowed(self._shelf.take(max(0, limit - len(found)), self._in_hand))
-        except DatabaseAway:
+        except BrokerUnavailable:  # the database's absence is one, too
             if not found:
                 raise
             return found  # they are claimed, and would count as begun if they were let go
