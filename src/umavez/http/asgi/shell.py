@@ -39,8 +39,6 @@ class Idempotency:
         self.once = once
         told = once.observers.tellers()
         self.exchange = Exchange(once.plans, once.scope, principal=principal, told=told, **options)
-        self._documents = self.exchange.documents
-        self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
         self._detached = Detached()
         in_memory = type(getattr(once.store, "plain", once.store)) is AsyncMemoryStore
         self._eager = frozenset(route for route in self.exchange.routes if in_memory and _admits_at_once(route))
@@ -51,10 +49,11 @@ class Idempotency:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         path: str = scope["path"]
-        route = self.exchange.find(scope["method"], path)
+        within: str = scope.get("root_path", "")
+        route = self.exchange.find(scope["method"], path, within)
         if route is None:
-            if path in self._documents_at and scope["method"] == "GET":
-                return await self._document(scope, send)
+            if (document := self.exchange.document(scope["method"], path, within)) is not None:
+                return await self._document(document, within, scope, send)
             return await self.app(scope, receive, send)
         keys, media, length = _scanned(scope["headers"])
         if not keys and not route.contract.required:
@@ -180,15 +179,15 @@ class Idempotency:
         scope[SEEN] = None
         await self.app(scope, receive, marked)
 
-    async def _document(self, scope: Scope, send: Send) -> None:
+    async def _document(self, document: str, within: str, scope: Scope, send: Send) -> None:
         """The policy document, or what became of a key."""
         exchange = self.exchange
-        if scope["path"] == self._documents:
+        if document == "policy":
             return await send_answer(send, policy_answer(exchange))
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
         try:
             principal = await _settled(exchange.principal(scope))
-            route, key = asked_key(exchange, principal, keys, scope.get("query_string", b""))
+            route, key = asked_key(exchange, principal, keys, scope.get("query_string", b""), within)
             answer = status_answer(route, await self.once.store.read(key))
         except (Problem, UmavezError) as error:
             answer = exchange.refusal(error)

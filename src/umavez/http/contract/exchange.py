@@ -35,7 +35,7 @@ from umavez.http.contract.fingerprint import fingerprint, fingerprint_of_stream,
 from umavez.http.contract.header import KeyFormat
 from umavez.http.contract.principal import Anonymous, Resolver, Scopes, resolver
 from umavez.http.contract.problem import NOT_KEPT, TOO_MANY, Problem, problem_of
-from umavez.http.contract.route import Contract, Route, Routes
+from umavez.http.contract.route import Contract, Route, Routes, inside
 
 METHODS = ("POST", "PATCH")
 """Methods that the default contract covers; the others are idempotent by definition, and may have a Route."""
@@ -81,6 +81,7 @@ class Exchange:
         self.key_format = key_format or KeyFormat()
         self.catalogue = catalogue or Catalogue()
         self.documents = documents
+        self._documents = {} if documents is None else {documents: "policy", f"{documents}/status": "status"}
         self.retry_after = retry_after
         self.routes = _routes(plans, routes, options)
         self.find = self.routes.find
@@ -90,12 +91,19 @@ class Exchange:
         self._lock = threading.Lock()
         self._looked = False
 
+    def document(self, method: str, path: str, within: str = "") -> str | None:
+        """Which of the contract's documents is asked for: policy, status or none. `within`: see Routes.find."""
+        if method != "GET":
+            return None
+        return self._documents.get(inside(path, within)) or self._documents.get(path)
+
     def key(self, route: Route, scope: str, path: str, value: str) -> Key:
         """The engine's key: whose (`scope`), which operation, and which call of it on which concrete path."""
         if self._secret is not None:
             text = hmac.digest(self._secret, b"%d:%b%b" % (len(path), _bytes(path), value.encode()), "sha256").hex()
             return Key(scope, route.operation, text, _prefix(scope, route.operation))
-        if route.concrete:
+        # Where the path is longer the application is mounted, perhaps more than once.
+        if route.concrete and (path == route.path or path.rstrip("\n") == route.path):
             return Key(scope, route.operation, value, _prefix(scope, route.operation))
         # The path belongs to the key, not only to the fingerprint: where other content is forgiven
         # (mismatch="replay"), a key must still never show another resource's answer. Keys hold no space.

@@ -126,18 +126,35 @@ class Routes:
         yield from (route for _, _, route in self._templates)
         yield from self._default.values()
 
-    def find(self, method: str, path: str) -> Route | None:
-        """The route under which this request falls, or None: it is none of ours."""
+    def find(self, method: str, path: str, within: str = "") -> Route | None:
+        """The route under which this request falls, or None: it is none of ours.
+
+        `within` is where the application is mounted, the beginning of its paths: its routes are declared without it, as
+        its framework has them, or with it.
+        """
+        if not within:
+            return self._exact.get((method, path)) or self._declared(method, path) or self._default.get(method)
+        below = self._declared(method, inside(path, within))
+        return below or self._declared(method, path) or self._default.get(method)
+
+    def _declared(self, method: str, path: str) -> Route | None:
         route = self._exact.get((method, path))
         if route is not None:
             return route
         if path.endswith("\n"):
             # Frameworks end their patterns with `$`, which also matches before a line feed: the same handler would run.
-            return self.find(method, path[:-1])
+            return self._declared(method, path[:-1])
         for wanted, pattern, candidate in self._templates:
             if wanted == method and pattern.fullmatch(path):
                 return candidate
-        return self._default.get(method)
+        return None
+
+
+def inside(path: str, within: str) -> str:
+    """The path as an application sees it that is mounted at `within`; as it is, where it does not begin so."""
+    if not within or not path.startswith(within) or path[len(within) :][:1] not in ("", "/"):
+        return path
+    return path[len(within) :] or "/"
 
 
 def pattern_of(template: str) -> re.Pattern[str]:

@@ -77,8 +77,13 @@ def _described(route: Route) -> dict[str, Any]:
     }
 
 
-def asked_key(exchange: Exchange, principal: Principal, values: Sequence[str], query: bytes) -> tuple[Route, Key]:
-    """The key that a status query asks about. Raises Problem: not identified, incomplete, malformed."""
+def asked_key(
+    exchange: Exchange, principal: Principal, values: Sequence[str], query: bytes, within: str = ""
+) -> tuple[Route, Key]:
+    """The key that a status query asks about, of an application mounted at `within`.
+
+    Raises Problem: not identified, incomplete, malformed.
+    """
     if principal is None or principal == "":
         raise Problem(UNAUTHENTICATED)
     try:
@@ -88,7 +93,7 @@ def asked_key(exchange: Exchange, principal: Principal, values: Sequence[str], q
     methods, paths = asked.get("method", []), asked.get("path", [])
     if len(methods) != 1 or len(paths) != 1:
         raise Problem(NOT_ASKABLE)
-    route = exchange.find(methods[0].upper(), paths[0])
+    route = exchange.find(methods[0].upper(), paths[0], within)
     if route is None:
         raise Problem(NOT_ASKABLE, "Requests with this method and path are not kept by key.")
     return route, exchange.key(route, exchange.scopes.of(principal), paths[0], exchange.key_format.key(values))

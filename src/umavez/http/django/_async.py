@@ -105,7 +105,7 @@ async def _document(once: AsyncOnce, exchange: Exchange, incoming: Incoming) -> 
         return None if place is None else response_of(policy_answer(exchange))
     try:
         principal = await async_settled(exchange.principal(incoming.request))
-        route, key = asked_key(exchange, principal, incoming.sent(), incoming.query())
+        route, key = asked_key(exchange, principal, incoming.sent(), incoming.query(), incoming.within)
         return response_of(status_answer(route, await once.store.read(key)))
     except Problem as problem:
         return response_of(exchange.refusal(problem))

@@ -104,7 +104,7 @@ def _document(once: Once, exchange: Exchange, incoming: Incoming) -> Any:
         return None if place is None else response_of(policy_answer(exchange))
     try:
         principal = settled(exchange.principal(incoming.request))
-        route, key = asked_key(exchange, principal, incoming.sent(), incoming.query())
+        route, key = asked_key(exchange, principal, incoming.sent(), incoming.query(), incoming.within)
         return response_of(status_answer(route, once.store.read(key)))
     except Problem as problem:
         return response_of(exchange.refusal(problem))

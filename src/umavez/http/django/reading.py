@@ -21,9 +21,15 @@ class Incoming(NamedTuple):
     exchange: Exchange
     request: HttpRequest
 
+    @property
+    def within(self) -> str:
+        """Where the project is mounted."""
+        whole: str = self.request.path
+        return whole.removesuffix(self.request.path_info)
+
     def route(self) -> Route | None:
         """The route that makes this request a keyed one, or None."""
-        route = self.exchange.find(self.request.method or "", self.request.path)
+        route = self.exchange.find(self.request.method or "", self.request.path, self.within)
         if route is None or (not route.contract.required and "HTTP_IDEMPOTENCY_KEY" not in self.request.META):
             return None
         return route
@@ -61,7 +67,4 @@ class Incoming(NamedTuple):
 
     def document(self) -> str | None:
         """Which of the contract's documents is asked for: policy, status or none."""
-        place = self.exchange.documents
-        if place is None or self.request.method != "GET" or not self.request.path.startswith(place):
-            return None
-        return {place: "policy", f"{place}/status": "status"}.get(self.request.path)
+        return self.exchange.document(self.request.method or "", self.request.path, self.within)

@@ -38,17 +38,16 @@ class Idempotency:
         self.once = once
         told = once.observers.tellers()
         self.exchange = Exchange(once.plans, once.scope, principal=principal, told=told, **options)
-        self._documents = self.exchange.documents
-        self._documents_at = () if self._documents is None else (self._documents, f"{self._documents}/status")
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request, or hand it to the app where keys do not concern it."""
         path = path_of(environ)
         method = environ["REQUEST_METHOD"]
-        route = self.exchange.find(method, path)
+        within = text_of(environ.get("SCRIPT_NAME", ""))
+        route = self.exchange.find(method, path, within)
         if route is None:
-            if path in self._documents_at and method == "GET":
-                return answered(start_response, self._document(path, environ))
+            if (document := self.exchange.document(method, path, within)) is not None:
+                return answered(start_response, self._document(document, within, environ))
             return self.app(environ, start_response)
         sent = environ.get("HTTP_IDEMPOTENCY_KEY")
         if sent is None and not route.contract.required:
@@ -142,23 +141,27 @@ class Idempotency:
 
         return self.app(environ, marked)
 
-    def _document(self, path: str, environ: Environ) -> Answer:
+    def _document(self, document: str, within: str, environ: Environ) -> Answer:
         """The policy document, or what became of a key."""
-        if path == self._documents:
+        if document == "policy":
             return policy_answer(self.exchange)
         sent = environ.get("HTTP_IDEMPOTENCY_KEY")
         query = environ.get("QUERY_STRING", "").encode("latin-1")
         try:
             principal = self.exchange.principal(environ)
-            route, key = asked_key(self.exchange, principal, [] if sent is None else [sent], query)
+            route, key = asked_key(self.exchange, principal, [] if sent is None else [sent], query, within)
             return status_answer(route, self.once.store.read(key))
         except (Problem, UmavezError) as error:
             return self.exchange.refusal(error)
 
 
 def path_of(environ: Environ) -> str:
-    """The whole path as text; WSGI gives its bytes dressed as latin-1."""
-    raw: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    """The whole path as text."""
+    return text_of(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+
+
+def text_of(raw: str) -> str:
+    """What WSGI gives of a path, whose bytes it dresses as latin-1, as text."""
     try:
         return raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
