@@ -189,3 +189,10 @@ def test_a_fastapi_application_is_enforced_wherever_it_stands(made: Any, path: s
         return [(answer.status_code, answer.json().get("run")) for answer in answers]
 
     assert asyncio.run(talk()) == [(201, 1), (201, 1), (400, None)]
+
+
+@shells
+@pytest.mark.parametrize("path", ["/notes/\0", "/notes/a\0b", "/notes/\0é"])
+def test_a_path_with_nul_is_the_applications_to_refuse(shell: Any, path: str) -> None:
+    ask = shell("", path, routes=[Route("POST", "/notes/{name}", unknown="hold")])
+    assert [ask(), ask()] == [(201, b"run 1")] * 2

@@ -108,7 +108,7 @@ class Exchange:
         # The path belongs to the key, not only to the fingerprint: where other content is forgiven
         # (mismatch="replay"), a key must still never show another resource's answer. Keys hold no space.
         text = f"{value} {path}"
-        if len(text) > MAX_LENGTH or not path.isascii():
+        if len(text) > MAX_LENGTH or not path.isascii() or "\0" in path:  # what no store shows as it is
             text = sha256(b"%d:%b%b" % (len(value), value.encode(), _bytes(path))).hexdigest()
         return Key(scope, route.operation, text, _prefix(scope, route.operation))
 
