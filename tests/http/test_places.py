@@ -19,7 +19,7 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 from fastapi import FastAPI
 
-from umavez import AsyncOnce, Once
+from umavez import AsyncOnce, Once, StoreUnavailable
 from umavez.core.record import Query
 from umavez.http import ANONYMOUS, Route, asgi, wsgi
 from umavez.http.contract.route import inside
@@ -196,3 +196,25 @@ def test_a_fastapi_application_is_enforced_wherever_it_stands(made: Any, path: s
 def test_a_path_with_nul_is_the_applications_to_refuse(shell: Any, path: str) -> None:
     ask = shell("", path, routes=[Route("POST", "/notes/{name}", unknown="hold")])
     assert [ask(), ask()] == [(201, b"run 1")] * 2
+
+
+class Away(MemoryStore):
+    """Cannot be read."""
+
+    def read(self, key: Any) -> Any:
+        raise StoreUnavailable("The store is away.")
+
+
+class AwaitedAway(AsyncMemoryStore):
+    """Cannot be read."""
+
+    async def read(self, key: Any) -> Any:
+        raise StoreUnavailable("The store is away.")
+
+
+@shells
+def test_the_status_of_a_key_is_a_problem_while_the_store_is_away(shell: Any) -> None:
+    store = AwaitedAway() if shell is over_asgi else Away()
+    asked = {"method": "GET", "query": "method=POST&path=/orders"}
+    status, body = shell("", "/.well-known/idempotency/status", store=store, unknown="hold", **asked)()
+    assert (status, json.loads(body)["type"]) == (503, "urn:umavez:problem:store-unavailable")

@@ -107,5 +107,5 @@ async def _document(once: AsyncOnce, exchange: Exchange, incoming: Incoming) -> 
         principal = await async_settled(exchange.principal(incoming.request))
         route, key = asked_key(exchange, principal, incoming.sent(), incoming.query(), incoming.within)
         return response_of(status_answer(route, await once.store.read(key)))
-    except Problem as problem:
-        return response_of(exchange.refusal(problem))
+    except (Problem, UmavezError) as error:
+        return response_of(exchange.refusal(error))

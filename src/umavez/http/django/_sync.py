@@ -106,5 +106,5 @@ def _document(once: Once, exchange: Exchange, incoming: Incoming) -> Any:
         principal = settled(exchange.principal(incoming.request))
         route, key = asked_key(exchange, principal, incoming.sent(), incoming.query(), incoming.within)
         return response_of(status_answer(route, once.store.read(key)))
-    except Problem as problem:
-        return response_of(exchange.refusal(problem))
+    except (Problem, UmavezError) as error:
+        return response_of(exchange.refusal(error))
