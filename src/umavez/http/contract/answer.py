@@ -25,6 +25,7 @@ KEPT_HEADERS = frozenset(
         b"content-language",
         b"content-disposition",
         b"content-location",
+        b"allow",
         b"location",
         b"etag",
         b"last-modified",
@@ -62,6 +63,9 @@ NEVER_KEPT = frozenset(
 
 TRY_AGAIN = frozenset((408, 409, 425, 429))
 """Statuses that say "not now": nothing has happened, so the key stays free."""
+
+BODILESS = frozenset((204, 304))
+"""Statuses whose responses end with their headers; a length of another's body would be a lie, or is forbidden."""
 
 NO_STORE = (b"cache-control", b"no-store")
 REPLAYED = (b"idempotent-replayed", b"true")
@@ -148,9 +152,17 @@ def restored(value: list[Any]) -> Answer:
 
 def replayed(value: list[Any]) -> Answer:
     """The answer to a repeat: what was kept, marked, not to be cached."""
-    status, headers, body = restored(value)
-    headers += ((b"content-length", b"%d" % len(body)), NO_STORE, REPLAYED)
-    return Answer(status, headers, body)
+    return marked(restored(value))
+
+
+def marked(answer: Answer) -> Answer:
+    """A repeat's answer, given its marks, and its length where its status has one: RFC 9110, 8.6."""
+    status, headers, body = answer
+    if status in BODILESS:
+        headers.extend((NO_STORE, REPLAYED))
+        return Answer(status, headers, b"")
+    headers.extend(((b"content-length", b"%d" % len(body)), NO_STORE, REPLAYED))
+    return answer
 
 
 def replay_marks(replayed: bool) -> dict[str, str]:

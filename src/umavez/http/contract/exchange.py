@@ -16,8 +16,6 @@ from umavez.engine.declaration import Plans
 from umavez.errors import ConfigurationError, NotDeclared, UmavezError
 from umavez.http.contract.answer import (
     KEPT_HEADERS,
-    NO_STORE,
-    REPLAYED,
     UNPROTECTED,
     Answer,
     Form,
@@ -26,6 +24,7 @@ from umavez.http.contract.answer import (
     ServerFault,
     TryAgain,
     kept,
+    marked,
     replayed,
     restored,
 )
@@ -243,8 +242,7 @@ def current(value: list[Any], now: Answer) -> Answer:
     """A repeat's answer by the entity as it is `now`; its own error where it can no longer be seen."""
     headers = [pair for pair in now.headers if pair[0] in KEPT_HEADERS and pair[0] != b"location"]
     headers += [pair for pair in restored(value).headers if pair[0] == b"location"]
-    headers += [(b"content-length", b"%d" % len(now.body)), NO_STORE, REPLAYED]
-    return Answer(Kept(*value).status if now.status < 300 else now.status, headers, now.body)
+    return marked(Answer(Kept(*value).status if now.status < 300 else now.status, headers, now.body))
 
 
 def unprotected(why: bytes) -> tuple[bytes, bytes]:
