@@ -109,6 +109,24 @@ def entity(location: str, status: int = 201) -> tuple[Does, list[str]]:
 
 
 @shells
+@pytest.mark.parametrize(
+    ("location", "path"), [("/o/caf%C3%A9", "/o/café"), ("/o/a%20b", "/o/a b"), ("/o/1#paid", "/o/1"), ("/o/1", "/o/1")]
+)
+def test_an_entity_is_asked_for_by_the_path_that_its_location_names(shell: Any, location: str, path: str) -> None:
+    does, asked = entity(location)
+    _, again = shell(does, {}, replay="entity")
+    assert (again.status, again.body, again.headers["location"], asked) == (201, b"now", location, [path])
+
+
+@shells
+@pytest.mark.parametrize("name", ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "range"])
+def test_the_conditions_of_a_request_do_not_hold_for_the_entity(shell: Any, name: str) -> None:
+    does, _ = entity("/o/1")
+    _, again = shell(does, {name: '"1"'}, replay="entity")
+    assert (again.status, again.body) == (201, b"now")
+
+
+@shells
 def test_an_entity_behind_a_status_without_a_body_is_not_shown(shell: Any) -> None:
     does, _ = entity("/o/1", 204)
     _, again = shell(does, {}, replay="entity")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from umavez.http.contract.answer import Answer, lowered
 from umavez.http.contract.body import Spool
+from umavez.http.contract.exchange import OF_THE_REQUEST
 from umavez.http.contract.route import Contract
 
 Scope = MutableMapping[str, Any]
@@ -64,15 +66,14 @@ async def send_answer(send: Send, answer: Answer) -> None:
 
 async def fetched(app: App, scope: Scope, place: str) -> Answer:
     """What the app answers to GET on `place`, asked with the caller's own credentials."""
-    path, _, query = place.partition("?")
-    left_out = (b"content-length", b"content-type", b"idempotency-key", b"transfer-encoding")
+    path, _, query = place.encode("latin-1").partition(b"?")
     asked = {
         **scope,
         "method": "GET",
-        "path": path,
-        "raw_path": path.encode("latin-1"),
-        "query_string": query.encode("latin-1"),
-        "headers": [pair for pair in scope["headers"] if pair[0] not in left_out],
+        "path": unquote_to_bytes(path).decode("utf-8", "replace"),
+        "raw_path": path,
+        "query_string": query,
+        "headers": [pair for pair in scope["headers"] if pair[0] not in OF_THE_REQUEST],
         "extensions": {},
     }
     parts: list[Any] = []

@@ -44,6 +44,23 @@ _prefix = lru_cache(maxsize=10_000)(prefix_of)
 
 
 LOG = logging.getLogger("umavez.http")
+OF_THE_REQUEST = frozenset(
+    (
+        b"content-length",
+        b"content-type",
+        b"content-encoding",
+        b"transfer-encoding",
+        b"expect",
+        b"idempotency-key",
+        b"if-match",
+        b"if-none-match",
+        b"if-modified-since",
+        b"if-unmodified-since",
+        b"if-range",
+        b"range",
+    )
+)
+"""Fields that are about the request itself, its body and its conditions: an entity is asked for without them."""
 MISPLACED = {b"content-encoding": "compression", b"access-control-allow-origin": "CORS"}
 """Headers by which middleware is known that has to see replays and refusals too."""
 
@@ -235,7 +252,8 @@ def location_of(answer: Answer) -> str | None:
 
 def entity_of(value: list[Any]) -> str | None:
     """Where to GET the entity that a kept answer stands for, or None where the answer itself was kept."""
-    return location_of(restored(value)) if Kept(*value).form == Form.BY_REFERENCE else None
+    place = location_of(restored(value)) if Kept(*value).form == Form.BY_REFERENCE else None
+    return None if place is None else place.partition("#")[0]
 
 
 def current(value: list[Any], now: Answer) -> Answer:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from umavez._sync.attempt import Attempt
 from umavez.engine.current import CURRENT
 from umavez.http._sync import record
 from umavez.http.contract.answer import Answer, NotFinal, no_store
-from umavez.http.contract.exchange import Exchange, streams
+from umavez.http.contract.exchange import OF_THE_REQUEST, Exchange, streams
 from umavez.http.contract.handler import Keyed, Over
-from umavez.http.contract.route import Contract
+from umavez.http.contract.route import Contract, inside
 
 
 class Capture:
@@ -147,16 +148,19 @@ def _close(chunks: Any) -> None:
         chunks.close()
 
 
+_NAMES = [name.decode().upper().replace("-", "_") for name in OF_THE_REQUEST]
+_OF_THE_REQUEST = frozenset((*_NAMES, *(f"HTTP_{name}" for name in _NAMES)))
+
+
 def fetched(app: Any, environ: dict[str, Any], place: str) -> Answer:
     """What the app answers to GET on `place`, asked with the caller's own credentials."""
     path, _, query = place.partition("?")
-    left_out = ("CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_IDEMPOTENCY_KEY", "HTTP_TRANSFER_ENCODING")
-    asked = {name: value for name, value in environ.items() if name not in left_out}
-    script = environ.get("SCRIPT_NAME", "")
+    asked = {name: value for name, value in environ.items() if name not in _OF_THE_REQUEST}
+    decoded = unquote_to_bytes(path.encode("latin-1")).decode("latin-1")
     asked.update(
         {
             "REQUEST_METHOD": "GET",
-            "PATH_INFO": path.removeprefix(script) if script else path,
+            "PATH_INFO": inside(decoded, environ.get("SCRIPT_NAME", "")),
             "QUERY_STRING": query,
             "wsgi.input": io.BytesIO(),
         }
