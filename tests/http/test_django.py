@@ -7,7 +7,9 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -263,6 +265,70 @@ def test_an_awaited_view_that_commits_sqlalchemys_transaction_is_told_and_has_on
 
     asyncio.run(talk())
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_joined_view_that_streams_commits_what_it_streams_and_repeats_it(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "shop.db"
+
+    def parts(connection: sqlite3.Connection) -> Iterator[bytes]:
+        yield b"a"
+        connection.execute(INSERTING)
+        yield b"b"
+
+    async def awaited_parts(connection: sqlite3.Connection) -> AsyncIterator[bytes]:
+        for part in parts(connection):
+            yield part
+
+    @contextmanager
+    def begun() -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            assert connection.execute("SELECT count(*) FROM orders").fetchall() == [(1,)]
+            connection.execute("COMMIT")
+
+    def heard(app: Any) -> tuple[int, bytes]:
+        answer = app(posted())
+        return answer.status_code, b"".join(answer)
+
+    with Once(orders(path), scope="s") as once:
+        once.migrate()
+        stream = parts if kind == "sync" else awaited_parts
+        routes = [Route("POST", "/o", joined=begun)]
+        app = middleware(once=once, principal=lambda _: "a", routes=routes)(
+            lambda request: StreamingHttpResponse(stream(request.umavez.connection))
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Django minds an awaited stream in a project of threads
+            assert [heard(app), heard(app)] == [(200, b"ab")] * 2
+
+
+def test_an_awaited_joined_view_that_streams_repeats_what_it_streamed(tmp_path: Path) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    path = tmp_path / "shop.db"
+
+    async def parts(connection: Any) -> AsyncIterator[bytes]:
+        yield b"a"
+        await connection.execute(sqlalchemy.text(INSERTING))
+        yield b"b"
+
+    async def view(request: Any) -> Any:
+        return StreamingHttpResponse(parts(request.umavez.connection))
+
+    async def talk() -> list[bytes]:
+        engine = pytest.importorskip("sqlalchemy.ext.asyncio").create_async_engine(f"sqlite+aiosqlite:///{path}")
+        async with AsyncOnce(orders(path), scope="s") as once:
+            await once.migrate()
+            routes = [Route("POST", "/o", joined=engine.begin)]
+            app = middleware(async_once=once, principal=lambda _: "a", routes=routes)(view)
+            first, again = await app(posted()), await app(posted())
+        await engine.dispose()
+        return [b"".join([part async for part in first]), again.content]
+
+    assert asyncio.run(talk()) == [b"ab", b"ab"]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM orders").fetchall() == [(1,)]
 
 
 def test_routes_may_have_contracts_of_their_own(bench: Callable[..., Bench]) -> None:

@@ -17,7 +17,7 @@ from umavez.http.contract.route import Route
 from umavez.http.contract.status import asked_key, policy_answer, status_answer
 from umavez.http.django.capture import View, answer_of, marked, response_of
 from umavez.http.django.reading import Incoming
-from umavez.http.django.waiting import async_check_server, async_settled, async_to_the_end
+from umavez.http.django.waiting import async_check_server, async_settled, async_to_the_end, async_whole
 
 
 async def answer(once: AsyncOnce, exchange: Exchange, request: Any, get_response: Any) -> Any:
@@ -89,7 +89,8 @@ async def _call(view: View) -> Any:
 async def _joined(once: AsyncOnce, view: View, watch: AsyncWatch, route: Route, intent: Intent) -> Any:
     async def run(attempt: Any, connection: Any) -> list[Any]:
         view.under(attempt, connection)
-        return view.kept(await view.view(view.request))
+        response = await view.view(view.request)
+        return view.kept(response, await async_whole(response))
 
     attempt = await run_joined(once, route, intent, watch, run)
     if view.response is None:

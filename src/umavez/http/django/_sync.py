@@ -18,7 +18,7 @@ from umavez.http.contract.route import Route
 from umavez.http.contract.status import asked_key, policy_answer, status_answer
 from umavez.http.django.capture import View, answer_of, marked, response_of
 from umavez.http.django.reading import Incoming
-from umavez.http.django.waiting import check_server, settled, to_the_end
+from umavez.http.django.waiting import check_server, settled, to_the_end, whole
 
 
 def answer(once: Once, exchange: Exchange, request: Any, get_response: Any) -> Any:
@@ -88,7 +88,8 @@ def _call(view: View) -> Any:
 def _joined(once: Once, view: View, watch: Watch, route: Route, intent: Intent) -> Any:
     def run(attempt: Any, connection: Any) -> list[Any]:
         view.under(attempt, connection)
-        return view.kept(view.view(view.request))
+        response = view.view(view.request)
+        return view.kept(response, whole(response))
 
     attempt = run_joined(once, route, intent, watch, run)
     if view.response is None:

@@ -42,9 +42,9 @@ class View:
                 response[name.decode()] = value.decode()
         self.response = response
 
-    def kept(self, response: Any) -> list[Any]:
-        """What a joined route keeps. Raises Over for an answer that is no outcome, to roll back."""
-        answer = answer_of(response)
+    def kept(self, response: Any, body: bytes) -> list[Any]:
+        """What a joined route keeps of the view's response. Raises Over for one that is no outcome, to roll back."""
+        answer = answer_of(response)._replace(body=body)
         self.told(response, answer)
         try:
             return self.exchange.value(self.contract, answer)

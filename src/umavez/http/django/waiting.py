@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from umavez.errors import ConfigurationError
@@ -48,3 +48,25 @@ async def async_to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
     _WORKING.add(task)
     task.add_done_callback(_WORKING.discard)
     return await asyncio.shield(task)
+
+
+def whole(response: Any) -> bytes:
+    """The body of a response. One that streams is run to its end now: what it does belongs to the transaction."""
+    if not response.streaming:
+        return response.content  # type: ignore[no-any-return]  # Django ships no types
+    body = b"".join(response)
+    response.streaming_content = [body]
+    return body
+
+
+async def async_whole(response: Any) -> bytes:
+    """The same, for what is awaited."""
+    if not response.streaming:
+        return response.content  # type: ignore[no-any-return]  # Django ships no types
+    body = b"".join([part async for part in response])
+    response.streaming_content = _again(body)
+    return body
+
+
+async def _again(body: bytes) -> AsyncIterator[bytes]:
+    yield body
