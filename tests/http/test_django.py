@@ -207,6 +207,45 @@ def test_a_joined_view_commits_its_rows_with_its_response(tmp_path: Path) -> Non
     connection.close()
 
 
+MARKED = (
+    JOINED[: JOINED.index("statuses =")]
+    + """
+from django.db import IntegrityError, models, transaction
+class Order(models.Model):
+    name = models.TextField(unique=True)
+    class Meta:
+        app_label, db_table = "shop", "orders"
+with connection.cursor() as cursor:
+    cursor.execute("DROP TABLE orders")
+    cursor.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+runs = []
+def view(request):
+    status = int(request.headers["x-status"])
+    runs.append(status)
+    Order.objects.create(name=f"order {status}")
+    try:
+        Order.objects.create(name=f"order {status}")
+    except IntegrityError:
+        return HttpResponse(status=status)
+app = middleware(once=once, principal=lambda _: "a", routes=[Route("POST", "/o", joined=atomic)])(view)
+for status in (404, 404, 201):
+    headers = {"idempotency-key": f"k{status}", "x-status": str(status)}
+    try:
+        print(app(RequestFactory().post("/o", headers=headers)).status_code)
+    except Exception as error:
+        print(type(error).__name__)
+print(len(runs), Order.objects.count())
+"""
+)
+
+
+def test_a_transaction_that_django_rolls_back_unasked_is_no_outcome(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MARKED, str(tmp_path / "shop.db")], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["404", "404", "ConfigurationError", "3", "0"], done.stderr
+
+
 INSERTING = "INSERT INTO orders VALUES ('one')"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import connections  # type: ignore[import-untyped]  # Django ships no types
 from django.http import HttpResponse  # type: ignore[import-untyped]  # Django ships no types
 
-from umavez.errors import StoreError, UmavezError
+from umavez.errors import ConfigurationError, StoreError, UmavezError
 from umavez.http.contract.answer import Answer, NotFinal
 from umavez.http.contract.exchange import Exchange, unprotected
 from umavez.http.contract.handler import Keyed, Over
@@ -43,9 +44,20 @@ class View:
         self.response = response
 
     def kept(self, response: Any, body: bytes) -> list[Any]:
-        """What a joined route keeps of the view's response. Raises Over for one that is no outcome, to roll back."""
+        """What a joined route keeps of the view's response. Raises Over for one that is no outcome, to roll back.
+
+        Raises ConfigurationError where Django is to roll back what the response says was done.
+        """
         answer = answer_of(response)._replace(body=body)
         self.told(response, answer)
+        if _rolls_back(self.request.umavez.connection):
+            if answer.status < 400:
+                raise ConfigurationError(
+                    f"The transaction of {self._operation} is to be rolled back, and its answer is {answer.status}: "
+                    "answer with an error, or catch the database's error around an atomic() of its own."
+                )
+            self.exchange.tell(self._operation, "unfinished")
+            raise Over
         try:
             return self.exchange.value(self.contract, answer)
         except NotFinal as error:
@@ -61,6 +73,11 @@ class View:
     def runs_open(self, error: Exception) -> bool:
         """Whether the view is to run without protection."""
         return isinstance(error, StoreError) and not self.started and self.contract.outage == "open"
+
+
+def _rolls_back(connection: Any) -> bool:
+    """Whether Django has marked the transaction of `connection`, which then ends without a commit or a word."""
+    return any(each.connection is connection and each.needs_rollback for each in connections.all(initialized_only=True))
 
 
 def answer_of(response: Any) -> Answer:
