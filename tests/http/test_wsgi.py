@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -138,6 +139,23 @@ def test_a_stream_is_recorded_before_its_first_byte_and_closed_after_its_last() 
             b.post()
         assert b.post().status_code == 410
         assert b.shop.runs == 1
+
+
+def test_an_error_page_after_the_first_byte_is_refused_as_a_server_would() -> None:
+    with bench(stream=True) as b:
+
+        def broken(environ: Any, start_response: Any) -> Iterator[bytes]:
+            start_response("200 OK", [])
+            yield b"half"
+            try:
+                bytes(-1)
+            except ValueError:
+                start_response("500 Error", [], sys.exc_info())
+                yield b"an error page, as if it were the other half"
+
+        b.app.app = broken
+        with pytest.raises(ValueError, match="negative count"):
+            b.post()
 
 
 def test_a_spooled_upload_reaches_the_app_whole() -> None:

@@ -27,11 +27,17 @@ class Capture:
         self._line = ""
         self._headers: list[tuple[bytes, bytes]] = []
         self._written: list[bytes] = []
+        self._gone = False
         self.started = False
         self.answer: Answer | None = None
 
     def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-        """The app's start_response. Nothing has gone out yet, so an error page may still replace the headers."""
+        """The app's start_response. Until something has gone out, an error page may still replace the headers.
+
+        Raises the app's error afterwards, as PEP 3333 asks: swallowed, a broken answer would look whole.
+        """
+        if exc_info is not None and self._gone:
+            raise exc_info[1].with_traceback(exc_info[2])
         self._line = status
         self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         return self._written.append
@@ -104,6 +110,7 @@ class Run(Capture):
         start_response(self._line if int(self._line[:3]) == told.status else f"{told.status} Conflict", headers)
         if self._rest is None:
             return [told.body]
+        self._gone = True
         return _Stream(self._written, self._rest)
 
 
