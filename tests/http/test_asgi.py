@@ -16,7 +16,9 @@ from umavez import CannotTell, ConfigurationError, Happened, NotDeclared, NotHap
 from umavez.concurrency.aside import AsyncAside
 from umavez.engine.insistence import not_at_all
 from umavez.http import ANONYMOUS, Problem, Route, answer_with
+from umavez.http.asgi.capture import Capture
 from umavez.http.contract.problem import KEY_MISSING
+from umavez.http.contract.route import contract
 from umavez.stores.memory import AsyncMemoryStore
 
 
@@ -271,6 +273,24 @@ async def test_binary_answers_are_replayed_byte_for_byte() -> None:
     async with bench(unknown="rerun") as b:
         b.shop.chunks = [bytes(range(256)), b"\xff\x00"]
         assert (await b.post()).content == (await b.post()).content == bytes(range(256)) + b"\xff\x00"
+
+
+@awaited
+async def test_an_answer_in_many_pieces_is_not_copied_for_each() -> None:
+    """A megabyte in pieces of five bytes, joined anew for each, held the loop for seconds."""
+    async with bench(unknown="rerun") as b:
+        run = Capture(b.shop, b.app.exchange, contract(), {}, b"", *[lambda: None] * 2, eager=False)  # type: ignore[arg-type,list-item]  # none is called
+        assert run._gathered(b"a") == b"a"
+        assert run._gathered(b"b") is run._gathered(b"c")
+        b.shop.chunks = [b"xxxxx"] * 10_000
+        assert [(await b.post()).content for _ in range(2)] == [b"xxxxx" * 10_000] * 2
+
+
+@awaited
+async def test_a_body_of_any_bytes_like_kind_is_kept() -> None:
+    async with bench(unknown="hold") as b:
+        b.shop.chunks = [memoryview(b"seen"), bytearray(b" and kept")]  # type: ignore[list-item]  # as Starlette sends
+        assert [(await b.post()).content for _ in range(2)] == [b"seen and kept"] * 2
 
 
 @awaited

@@ -25,7 +25,7 @@ class Capture:
     started = False
     answer: Answer | None = None
     _status = 0
-    _chunks = b""
+    _chunks: bytes | bytearray = b""
     _passing = False
     _pieces: Iterator[bytes] | None = None
     _gate: asyncio.Future[None] | None = None
@@ -91,6 +91,17 @@ class Capture:
             return await self._real_receive()
         return {"type": "http.disconnect"}
 
+    def _gathered(self, chunk: bytes) -> bytes | bytearray:
+        """What the app has answered so far. Appended to: many small pieces joined anew would cost their square."""
+        chunks = self._chunks
+        if not chunks:
+            self._chunks = chunk
+        elif type(chunks) is bytearray:
+            chunks += chunk
+        else:
+            self._chunks = bytearray(chunks) + chunk
+        return self._chunks
+
     def _open_gate(self) -> None:
         if self._gate is not None and not self._gate.done():
             self._gate.set_result(None)
@@ -133,10 +144,9 @@ class Run(Capture):
             if streams(self._contract, headers):
                 await self._pass_on()
             return None
-        chunk = message.get("body", b"")
-        self._chunks = chunks = self._chunks + chunk if self._chunks else chunk
+        chunks = self._gathered(message.get("body", b""))
         if not message.get("more_body"):
-            return await self._finish(Answer(self._status, self._headers, chunks))
+            return await self._finish(Answer(self._status, self._headers, bytes(chunks)))
         if len(chunks) > self._contract.max_response:
             await self._pass_on()
         return None
@@ -160,7 +170,7 @@ class Run(Capture):
         self._open_gate()
         await self._real_send({"type": "http.response.start", "status": told.status, "headers": told.headers})
         if self._chunks:
-            await self._real_send({"type": "http.response.body", "body": self._chunks, "more_body": True})
+            await self._real_send({"type": "http.response.body", "body": bytes(self._chunks), "more_body": True})
         return None
 
 
@@ -188,6 +198,6 @@ class JoinedRun(Capture):
             self._status = message["status"]
             self._headers = lowered(message.get("headers", ()))
             return
-        self._chunks += message.get("body", b"")
+        chunks = self._gathered(message.get("body", b""))
         if not message.get("more_body"):
-            self.answer = Answer(self._status, self._headers, self._chunks)
+            self.answer = Answer(self._status, self._headers, bytes(chunks))
