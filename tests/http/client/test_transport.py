@@ -403,3 +403,17 @@ def _in_child(work: Callable[[], object]) -> int:
         finally:
             os._exit(1)
     return os.waitpid(child, 0)[1]
+
+
+def test_a_callers_own_key_never_goes_to_another_host_either(journal: Journal) -> None:
+    far = Far(httpx.Response(307, headers={"location": "http://evil/charges"}), httpx.Response(200))
+    with client(far, journal) as c, pytest.raises(KeyWouldLeak, match="evil"):
+        c.post("/charges", headers={"Idempotency-Key": "own"}, follow_redirects=True)
+    assert far.keys == ["own"]
+
+
+def test_a_callers_own_key_follows_a_redirect_on_the_same_host(journal: Journal) -> None:
+    far = Far(httpx.Response(307, headers={"location": "/v2/charges"}), httpx.Response(201))
+    with client(far, journal) as c:
+        assert c.post("/charges", headers={"Idempotency-Key": "own"}, follow_redirects=True).status_code == 201
+    assert far.keys == ["own", "own"]

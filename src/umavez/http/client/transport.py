@@ -27,6 +27,7 @@ BEGUN = "umavez.begun"
 """Where a keyed request bears its entry and its origin; httpx hands a request's extensions on when it is redirected."""
 
 KEYED = ("POST", "PATCH")
+Origin = tuple[str, str, int | None]
 
 
 class KeyWouldLeak(UmavezError):
@@ -56,16 +57,13 @@ class Keys:
     def begin(self, request: httpx.Request) -> Entry | None:
         """Give `request` its key, on disk first. None for one that needs none or brings its own.
 
-        Raises KeyWouldLeak for a redirect to another origin, and IntentChanged.
+        Raises KeyWouldLeak for a redirect to another origin, whoever made the key, and IntentChanged.
         """
         origin = (request.url.scheme, request.url.host, request.url.port)
-        if (begun := request.extensions.get(BEGUN)) is not None and FIELD in request.headers:
-            entry, home = begun
-            if origin != home:
-                raise KeyWouldLeak(request.url.host)
-            return entry  # type: ignore[no-any-return]  # put there below
+        if FIELD in request.headers:
+            return self._again(request, origin)
         name = request.extensions.get(INTENT)
-        if FIELD in request.headers or (request.method not in self._methods and name is None):
+        if request.method not in self._methods and name is None:
             return None
         # The password of a URL belongs neither on disk nor to what the request means.
         plain = request.url.copy_with(username=None, password=None, fragment=None)
@@ -75,6 +73,15 @@ class Keys:
         request.headers[FIELD] = f'"{entry.key}"' if self._quoted else entry.key
         request.extensions = {**request.extensions, BEGUN: (entry, origin)}
         return entry
+
+    def _again(self, request: httpx.Request, origin: Origin) -> Entry | None:
+        """The entry of a request that has its key already: httpx sends it on, or anew with other credentials."""
+        entry, home = request.extensions.get(BEGUN, (None, origin))
+        if origin != home:
+            raise KeyWouldLeak(request.url.host)
+        if entry is None:
+            request.extensions = {**request.extensions, BEGUN: (None, origin)}
+        return entry  # type: ignore[no-any-return]  # put there by `begin`
 
     def finish(self, entry: Entry, status: int) -> None:
         """Keep that the answer was heard to its end."""
