@@ -417,3 +417,28 @@ def test_a_callers_own_key_follows_a_redirect_on_the_same_host(journal: Journal)
     with client(far, journal) as c:
         assert c.post("/charges", headers={"Idempotency-Key": "own"}, follow_redirects=True).status_code == 201
     assert far.keys == ["own", "own"]
+
+
+def test_a_request_that_is_sent_anew_with_credentials_is_not_over(journal: Journal) -> None:
+    """The first answer of an authentication is 401; that of the request itself may be lost after it."""
+    asks = httpx.Response(401, headers={"www-authenticate": 'Digest realm="r", nonce="n", algorithm=MD5'})
+    far = Far(asks, httpx.ReadError("cut"))
+    with client(far, journal) as c, pytest.raises(httpx.ReadError):
+        c.post("/charges", auth=httpx.DigestAuth("ana", "secret"), extensions=intent("charge 1"))
+    assert [entry.intent for entry in journal.unfinished()] == ["charge 1"]
+    assert len(set(far.keys)) == 1
+
+
+def test_what_was_refused_is_open_again_once_it_is_sent_again(journal: Journal) -> None:
+    far = Far(httpx.Response(403), httpx.ReadError("cut"))
+    with client(far, journal) as c:
+        c.post("/charges", extensions=intent("charge 1"))
+        assert journal.unfinished() == []
+        with pytest.raises(httpx.ReadError):
+            c.post("/charges", extensions=intent("charge 1"))
+        assert [entry.intent for entry in journal.unfinished()] == ["charge 1"]
+        far.replies = [httpx.Response(201)]
+        c.post("/charges", extensions=intent("charge 1"))
+    entry = journal.get("charge 1")
+    assert entry is not None
+    assert (entry.status, journal.unfinished()) == (201, [])

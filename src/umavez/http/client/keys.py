@@ -123,6 +123,14 @@ class Journal:
                 (time.time(), status, intent),
             )
 
+    def reopen(self, intent: str) -> None:
+        """Take back what `finish` kept: the request is sent again, and its answer is not known until it is heard."""
+        with self._lock:
+            self._execute(
+                "UPDATE umavez_client_keys SET finished_at = NULL, status = NULL WHERE intent = ?",
+                (intent,),
+            )
+
     def unfinished(self) -> list[Entry]:
         """Requests that may have been sent and whose answer was never heard, oldest first."""
         with self._lock:

@@ -70,6 +70,7 @@ class Keys:
         media = media_type(request.headers.get("content-type", ""))
         meaning = fingerprint(request.method, str(plain), b"", media, request.content)
         entry = self.journal.begin(name, meaning, f"{request.method} {plain.copy_with(query=None)}")
+        self._reopen(entry)
         request.headers[FIELD] = f'"{entry.key}"' if self._quoted else entry.key
         request.extensions = {**request.extensions, BEGUN: (entry, origin)}
         return entry
@@ -81,7 +82,14 @@ class Keys:
             raise KeyWouldLeak(request.url.host)
         if entry is None:
             request.extensions = {**request.extensions, BEGUN: (None, origin)}
+        else:
+            self._reopen(self.journal.get(entry.intent))
         return entry  # type: ignore[no-any-return]  # put there by `begin`
+
+    def _reopen(self, entry: Entry | None) -> None:
+        """What was refused and is sent again may happen now: its answer is to be heard anew."""
+        if entry is not None and entry.status is not None and entry.status >= 400:
+            self.journal.reopen(entry.intent)
 
     def finish(self, entry: Entry, status: int) -> None:
         """Keep that the answer was heard to its end."""
