@@ -175,6 +175,9 @@ def test_every_answer_carries_the_headers(browser: Browser, sqlite_once: Once) -
         place(record, "happened"),
         "/records/zz",
         "/static/console.css",
+        "/static/nothing",
+        "/nowhere",
+        "/in",
         "/records?q=%22",
     ):
         headers = browser.client.get(path).headers

@@ -469,10 +469,20 @@ def test_the_pulse_tells_the_script_that_something_changed(sqlite_once: Once, mo
 
 
 def test_what_is_not_there_is_said_so(browser: Browser) -> None:
-    assert "Nothing is recorded" in browser.get(f"/records/{'0' * 64}", 404)
+    assert "There is no such record." in browser.get(f"/records/{'0' * 64}", 404)
+    assert "Não existe esse registro." in browser.get(f"/records/{'0' * 64}?lang=pt", 404)
+    browser.get("/?lang=en")
     browser.get("/records/zz", 404)
     browser.get("/message?id=nobody", 404)
-    browser.get("/nowhere", 404)
+    for nowhere in ("/nowhere", "/records/x/y", "/static/nothing"):
+        text = browser.get(nowhere, 404)
+        assert "There is no such page." in text
+        assert 'href="/">Back' in text
+    refused = browser.client.get("/in")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    assert "This address takes no such request." in refused.text
+    for name in ("/records/%00", "/records/a%00", "/bulk/%00", f"/bulk/{'x' * 300}"):
+        browser.get(name, 404)
     assert "month" in browser.get("/decisions?month=1999-13")
     for days in ("9" * 5000, "\N{SUPERSCRIPT TWO}", "-1", "1e9", ""):
         browser.get(f"/leases?days={days}")

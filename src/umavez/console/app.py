@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -136,7 +137,7 @@ class Console:
             Route("/out", self._sign_out, methods=["POST"]),
             Route("/static/{name}", self._static),
         ]
-        self._app = Starlette(routes=routes)
+        self._app = Starlette(routes=routes, exception_handlers={HTTPException: self._nowhere})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -161,6 +162,18 @@ class Console:
             return _finished(visit, response)
 
         return answer
+
+    async def _nowhere(self, request: Request, error: Exception) -> Response:
+        """What stands at an address that is no page, or takes no such method: a page that leads back."""
+        assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for no other
+        visit = await self._visit(request)
+        if visit.who is None:
+            return _finished(visit, self._closed(visit))
+        sentence = "This address takes no such request." if error.status_code == 405 else "There is no such page."
+        title = "Refused" if error.status_code == 405 else "Not found"
+        response = visit.told(title, visit.t(sentence), error.status_code, f"{visit.base}/")
+        response.headers.update(error.headers or {})
+        return _finished(visit, response)
 
     async def _visit(self, request: Request) -> Visit:
         mark = request.cookies.get(cookie_name(MARK, request), "")
@@ -228,7 +241,7 @@ class Console:
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _STATIC:
-            return Response("", 404)
+            raise HTTPException(404)
         text = files("umavez.console").joinpath("static", name).read_bytes()
         return Response(text, media_type=_STATIC[name], headers={**HEADERS, "Cache-Control": "max-age=300"})
 
@@ -261,8 +274,8 @@ async def _excused(visit: Visit, handler: Handler) -> Response:
         return await handler(visit)
     except Refused as refused:
         return visit.told("Refused", visit.t(str(refused)), refused.status)
-    except NoSuchRecord as missing:
-        return visit.told("Not found", str(missing), 404, f"{visit.base}/records")
+    except NoSuchRecord:
+        return visit.told("Not found", visit.t("There is no such record."), 404, f"{visit.base}/records")
     except (TooSlow, Crowded) as slow:
         return visit.told("Too slow", str(slow), 503)
     except StoreError as error:

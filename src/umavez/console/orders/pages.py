@@ -147,8 +147,8 @@ async def go_on(visit: Visit) -> Response:
 
 async def _standing(visit: Visit) -> Standing:
     name: Any = visit.request.path_params["name"]
-    if len(name) > LONGEST_NAME:
-        raise NoSuchRecord(Key("?", "bulk", name[:LONGEST_NAME]))
+    if len(name) > LONGEST_NAME or "\0" in name:
+        raise NoSuchRecord(Key("?", "bulk", "?"))
     found = await visit.desk.books.look(lambda: visit.desk.bulks.standing(name))
     if found is None:
         raise NoSuchRecord(Key("?", "bulk", name))

@@ -68,7 +68,7 @@ async def seen_at(visit: Visit) -> Seen:
     """The record that the address names, with the store's time. Raises NoSuchRecord."""
     digest = visit.request.path_params["digest"]
     if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-        raise NoSuchRecord(Key("?", "record", digest[:64] or "?"))
+        raise NoSuchRecord(Key("?", "record", "?"))
     books = visit.desk.books
     seen = await books.look(lambda: books.digested(digest))
     if seen is None or seen.current is None:
