@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,3 +166,14 @@ def test_no_spreadsheet_takes_a_cell_for_a_formula(evil: tuple[Once, list[str]])
     for evil_start in "=+-@\t\r":
         assert cell(f"{evil_start}1").startswith("'")
     app.close()
+
+
+@pytest.mark.parametrize("parted_by", [",", ";", "\t"])
+def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_the_lines(parted_by: str) -> None:
+    formulas = ("=cmd()", "+1", "-1", "@SUM(1)", "＝cmd()", "－1")
+    written = [f"{before}{formula}" for before in ("", "a;", "a,b;", "a\n", "a\r\n", "a\t") for formula in formulas]
+    text = io.StringIO()
+    csv.writer(text).writerows(["first", cell(each), "last"] for each in written)
+    for mark in "=+-@＝－":
+        for line in csv.reader(io.StringIO(text.getvalue(), newline=""), delimiter=parted_by):
+            assert not any(part.startswith(mark) for part in line), line

@@ -37,6 +37,11 @@ MOST_EXPORTED = 10_000
 MOST_ID = 255
 MOST_HOLDERS = 200
 DAYS = 7
+_FORMULA = re.compile(
+    "(?:^|(?<=[;\t\r\n]))(?=[=+@\t\r\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
+    "\N{FULLWIDTH COMMERCIAL AT}\N{FULLWIDTH HYPHEN-MINUS}-])"
+)
+"""Before what begins a formula, where a cell may begin."""
 _MONTH = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])")
 
 
@@ -291,6 +296,8 @@ def _lines(audits: list[Audit]) -> Iterator[str]:
 
 
 def cell(value: object) -> str:
-    """A cell that no spreadsheet takes for a formula, whatever a stranger wrote."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    """A cell that no spreadsheet takes for a formula, whatever a stranger wrote, and wherever it parts the line.
+
+    Spreadsheets of half the world, Brazil's among them, part lines at semicolons, and mind no quotes within a cell.
+    """
+    return _FORMULA.sub("'", "" if value is None else str(value))
