@@ -14,7 +14,8 @@ import pytest
 from tests.console.browser import Browser, Forms
 from tests.console.conftest import doubt, place
 from umavez import Happened, Key, Once, console
-from umavez.console import EVERYTHING, Link, Tile, Who
+from umavez.console import EVERYTHING, Link, Tile, Who, instruments
+from umavez.console.decisions import Deed
 from umavez.console.instruments import cell
 from umavez.console.orders.choosing import Sight
 from umavez.core.record import Draft, Record, Status
@@ -177,3 +178,15 @@ def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_the_lines(parted_by: 
     for mark in "=+-@＝－":
         for line in csv.reader(io.StringIO(text.getvalue(), newline=""), delimiter=parted_by):
             assert not any(part.startswith(mark) for part in line), line
+
+
+def test_a_month_is_exported_whole(evil: tuple[Once, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    once, _ = evil
+    monkeypatch.setattr(instruments, "EXPORTED", 2)
+    app = console(once, authorize=lambda _: Who("ana", EVERYTHING), panels=[])
+    for number in range(7):
+        deed = Deed(Who("ana", EVERYTHING), "", "note", f"f-{number}", f"subject {number}")
+        app.decisions.carry_out(deed, lambda _: "done")
+    lines = list(csv.DictReader(io.StringIO(Browser(app).get("/decisions.csv"))))
+    assert [line["subject"] for line in lines] == [f"subject {number}" for number in reversed(range(7))]
+    app.close()
