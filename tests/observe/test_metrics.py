@@ -403,3 +403,22 @@ def test_messages_are_counted_when_brokers_took_them_and_handlers_ended(tmp_path
     assert registry.get_sample_value("umavez_messages_published_total", {"topic": "paid"}) == 1
     handled = {"subscriber": "mailer", "outcome": "dead"}
     assert registry.get_sample_value("umavez_message_seconds_count", handled) == 1
+
+
+def test_tables_that_cannot_be_asked_hide_no_number_of_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is to be woken for a store that answers, nor left asleep about its unknown outcomes."""
+    url = f"sqlite:///{tmp_path}/records.db"
+    with Once(url, scope="s") as once:
+        once.migrate()
+
+        def locked(_: Dialect) -> Any:
+            raise StoreUnavailable("The table is locked.")
+
+        monkeypatch.setattr(tables, "_messages", locked)
+        registry = CollectorRegistry()
+        StoreMetrics(once.store, registry, url=url)
+        told = {family.name for family in registry.collect()}
+        assert registry.get_sample_value("umavez_store_up") == 1
+        assert {"umavez_unknown_records", "umavez_sweep_behind_seconds"} <= told

@@ -56,19 +56,30 @@ class StoreMetrics(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """The gauges. Where the store cannot be asked, `umavez_store_up` is 0 and the others are left out."""
+        """The gauges. Where the store cannot be asked, `umavez_store_up` is 0 and the others are left out.
+
+        Where only the tables beside the records cannot, it is theirs that are.
+        """
         with self._lock:
             if self._known is None or time.monotonic() - self._known[0] >= self._fresh:
                 self._known = (time.monotonic(), self._asked())
             return self._known[1]
 
     def _asked(self) -> tuple[Metric, ...]:
+        found: list[Metric] = []
         try:
-            records = [] if self._store is None else [_up(1), *self._records(self._store)]
-            return (*records, *(() if self._url is None else table_gauges(self._url)))
+            if self._store is not None:
+                found += [_up(1), *self._records(self._store)]
         except StoreError as error:
             LOG.warning("The store could not be asked for its numbers: %s", error)
-            return () if self._store is None else (_up(0),)
+            return (_up(0),)
+        try:
+            for gauge in () if self._url is None else table_gauges(self._url):
+                found.append(gauge)  # what was found before the others failed is kept
+        except StoreError as error:
+            # Its records were told: what is wrong with other tables must wake nobody for them, nor hide them.
+            LOG.warning("The tables beside the records could not be asked for their numbers: %s", error)
+        return tuple(found)
 
     def _records(self, store: Store) -> list[Metric]:
         unknown = store.find(Query(status=Status.UNKNOWN, limit=self._most))
