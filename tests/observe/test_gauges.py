@@ -6,6 +6,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from umavez.core.telling.gauges import GAUGES, Gauge, gauge_tally, highest
 from umavez.core.telling.minutes import HOUR, MINUTE, Tally, begun
 from umavez.messaging import Message, Outbox
 from umavez.migration import migrate
+from umavez.observe import gauges
 from umavez.observe.gauges import Looker
 from umavez.observe.minutes import Minutes
 from umavez.sql.database import writing
@@ -157,6 +159,23 @@ def test_the_outbox_beside_the_records_is_looked_at(sql_url: str) -> None:
         found = {about: gauge for (about, at), gauge in kept(store).items() if at == later}
     assert set(found) == {"unknown", "lapsed", "outbox", "dead"}
     assert found["outbox"].many >= 2
+
+
+def test_messages_that_cannot_be_looked_at_hide_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/records.db"
+    migrate(url)
+
+    def locked(_: object) -> object:
+        raise StoreUnavailable("The table is locked.")
+
+    monkeypatch.setattr(gauges, "_messages", locked)
+    with Once(url, scope="loja") as once:
+        doubt(once, "1")
+        store = once.store
+        later = begun(store.tally("x", MINUTE, ()), MINUTE) + 31_000
+        assert Looker("p-1", url).look(store, later)
+        found = {about: gauge.many for (about, _), gauge in kept(store).items()}
+    assert found == {"unknown": 1, "lapsed": 0}
 
 
 def test_minutes_look_where_nobody_calls_and_never_when_told_not_to() -> None:

@@ -6,6 +6,7 @@ without. Two who look at once harm nobody: readers take the highest.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -13,13 +14,14 @@ from typing import Protocol
 from umavez.core.record import Instant, Millis, Query, Record, Status
 from umavez.core.telling.gauges import GAUGES, Gauge, gauge_tally, higher
 from umavez.core.telling.minutes import HOUR, MINUTE, Tally, begun
-from umavez.errors import SchemaOutdated
+from umavez.errors import SchemaOutdated, StoreError
 from umavez.messaging.inspection import LAG_COUNTED, Inspection
 from umavez.sql.connection import Sql
 from umavez.sql.database import reading
 from umavez.sql.flow import Ask, SqlFlow, carry
 from umavez.stores import Store, Tallies, holds_tables
 
+LOG = logging.getLogger("umavez.observe")
 MOST = 1000
 """Records where counting ends: it is done every minute."""
 
@@ -85,12 +87,16 @@ def age_of(store: Store, records: Sequence[Record]) -> float:
 
 
 def _of_messages(url: str) -> list[Gauge]:
-    """What stands in the tables of messages; nothing where there are none."""
+    """What stands in the tables of messages; nothing where there are none, or where they cannot be asked."""
     try:
         with reading(url, "messages") as connection:
             sql = Sql(connection)
             return carry(_messages(sql), sql)
     except SchemaOutdated:
+        return []
+    except StoreError as error:
+        # What the records say is kept all the same.
+        LOG.warning("The tables of messages could not be asked how much stands in them: %s", error)
         return []
 
 
