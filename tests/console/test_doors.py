@@ -241,6 +241,16 @@ def test_people_sign_in_and_out(sqlite_once: Once, monkeypatch: pytest.MonkeyPat
     browser.get("/unknown", 401)
 
 
+def test_signing_in_leads_on_to_the_search_that_a_link_named(
+    sqlite_once: Once, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = signing(sqlite_once, monkeypatch)
+    link = "/records?q=status%3Aunknown%20key%3A%22%3Cb%3E%22&days=30"
+    fields = next(fields for action, fields in Forms(browser.get(link, 401)).found if action == "/in")
+    answer = browser.post("/in", fields | {"name": "ana", "password": "a long password"})
+    assert (answer.status_code, answer.headers["location"]) == (303, link)
+
+
 @pytest.mark.parametrize("next_", ["//evil.example", "https://evil.example", "/\\evil.example", "/a//evil.example"])
 def test_signing_in_leads_nowhere_else(sqlite_once: Once, monkeypatch: pytest.MonkeyPatch, next_: str) -> None:
     browser = signing(sqlite_once, monkeypatch)

@@ -190,8 +190,9 @@ class Console:
 
     def _closed(self, visit: Visit) -> Response:
         if self._authorize is None and self._users:
-            place = visit.request.url.path if visit.request.method == "GET" else ""
-            return visit.page("login.html", 401, complaint="", next=place)
+            url = visit.request.url
+            place = f"{url.path}?{url.query}" if url.query else url.path
+            return visit.page("login.html", 401, complaint="", next=place if visit.request.method == "GET" else "")
         if self._authorize is None:
             sentence = visit.t("The console is closed: nobody was said who may come in. See {name}.", name=VARIABLE)
         else:
