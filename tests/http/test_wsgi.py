@@ -141,6 +141,40 @@ def test_a_stream_is_recorded_before_its_first_byte_and_closed_after_its_last() 
         assert b.shop.runs == 1
 
 
+def test_a_stream_that_nobody_reads_is_closed_too() -> None:
+    with bench(stream=True) as b:
+        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/o", "HTTP_IDEMPOTENCY_KEY": "k", "HTTP_X_USER": "ana"}
+        answer: Any = b.app({**environ, "wsgi.input": io.BytesIO()}, lambda *_: None)
+        answer.close()
+        answer.close()
+        assert b.shop.closed == 1
+
+
+class Gone(MemoryStore):
+    """Takes no claim."""
+
+    def swap(self, expected: str | None, draft: Any) -> Any:
+        raise StoreUnavailable("The store is away.")
+
+
+@pytest.mark.parametrize(
+    ("store", "options"),
+    [(MemoryStore, {"stream": True}), (Gone, {"outage": "open"})],
+    ids=["a stream", "the store is away"],
+)
+def test_a_spooled_upload_is_open_as_long_as_its_answer_goes_out(store: Any, options: dict[str, Any]) -> None:
+    def echo(environ: Any, start_response: Any) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        while piece := environ["wsgi.input"].read(2000):
+            yield piece
+
+    with Once(store(), scope="api") as once:
+        shell = Idempotency(echo, once=once, principal=from_header("x-user"), unknown="hold", memory=1000, **options)
+        with httpx.Client(transport=httpx.WSGITransport(shell), base_url="http://shop") as client:
+            headers = {"x-user": "ana", "idempotency-key": "k"}
+            assert client.post("/o", headers=headers, content=b"y" * 5000).content == b"y" * 5000
+
+
 def test_an_error_page_after_the_first_byte_is_refused_as_a_server_would() -> None:
     with bench(stream=True) as b:
 

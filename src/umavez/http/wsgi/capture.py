@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -11,6 +12,7 @@ from umavez._sync.attempt import Attempt
 from umavez.engine.current import CURRENT
 from umavez.http._sync import record
 from umavez.http.contract.answer import Answer, NotFinal, no_store
+from umavez.http.contract.body import Spool
 from umavez.http.contract.exchange import OF_THE_REQUEST, Exchange, streams
 from umavez.http.contract.handler import Keyed, Over
 from umavez.http.contract.route import Contract, inside
@@ -69,6 +71,7 @@ class Run(Capture):
         super().__init__(app, exchange, contract, environ)
         self._attempt: Attempt
         self._rest: Iterator[bytes] | None = None
+        self._open: Iterable[bytes] = ()
         self._told: Answer
 
     def __call__(self) -> Any:
@@ -86,7 +89,7 @@ class Run(Capture):
                 answer = self._answer(b"")
                 self._told = record(self._attempt, self._exchange, self._contract, answer, whole=False)
                 if self._told.status == answer.status:
-                    self._rest = _closing(source, chunks)
+                    self._rest, self._open = source, chunks
         finally:
             if self._rest is None:
                 _close(chunks)
@@ -111,7 +114,7 @@ class Run(Capture):
         if self._rest is None:
             return [told.body]
         self._gone = True
-        return _Stream(self._written, self._rest)
+        return _Stream(self._written, self._rest, self._open)
 
 
 class JoinedRun(Capture):
@@ -129,25 +132,32 @@ class JoinedRun(Capture):
 
 
 class _Stream:
-    """The part of an answer that was held, then the rest as it comes; closes the app's iterable."""
+    """The part of an answer that was held, then the rest as it comes; closes `held_open` once, read or not."""
 
-    def __init__(self, held: list[bytes], rest: Iterator[bytes]) -> None:
-        self._held = iter(held)
+    def __init__(self, held: list[bytes], rest: Iterator[bytes], *held_open: Any) -> None:
+        self._held = held
         self._rest = rest
+        self._ends = ExitStack()
+        for each in held_open:
+            self._ends.callback(_close, each)
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._held
-        yield from self._rest
+        try:
+            yield from self._held
+            yield from self._rest
+        finally:
+            self.close()
 
     def close(self) -> None:
-        self._rest.close()  # type: ignore[attr-defined]  # a generator
+        self._ends.close()
 
 
-def _closing(source: Iterator[bytes], chunks: Iterable[bytes]) -> Iterator[bytes]:
-    try:
-        yield from source
-    finally:
-        _close(chunks)
+def read_to_the_end(answer: Iterable[bytes], body: Spool) -> Iterable[bytes]:
+    """The answer; where it goes out as it comes, the request's body is open until then: the app may still read it."""
+    if type(answer) is list:
+        body.close()
+        return answer
+    return _Stream([], iter(answer), body, answer)
 
 
 def _close(chunks: Any) -> None:

@@ -23,7 +23,7 @@ from umavez.http.contract.handler import Over
 from umavez.http.contract.problem import Problem
 from umavez.http.contract.route import Route
 from umavez.http.contract.status import asked_key, policy_answer, status_answer
-from umavez.http.wsgi.capture import JoinedRun, Run, fetched
+from umavez.http.wsgi.capture import JoinedRun, Run, fetched, read_to_the_end
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -76,9 +76,11 @@ class Idempotency:
             origin = whence(environ.get("HTTP_TRACEPARENT"), environ.get("HTTP_X_REQUEST_ID"))
             intent = exchange.intent(route, key, path, query, environ.get("CONTENT_TYPE", ""), body, origin)
             try:
-                return self._work(route, intent, environ, body, start_response)
-            finally:
+                answer = self._work(route, intent, environ, body, start_response)
+            except BaseException:
                 body.close()
+                raise
+            return read_to_the_end(answer, body)
         finally:
             exchange.leave(whose)
 
