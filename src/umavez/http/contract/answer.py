@@ -127,9 +127,16 @@ class ServerFault(NotFinal):
 
 
 def kept(answer: Answer, allowed: frozenset[bytes], form: Form = Form.TEXT) -> list[Any]:
-    """What is stored of `answer`: of a `form` without text, only what leads to the entity."""
+    """What is stored of `answer`: of a `form` without text, only what leads to the entity.
+
+    A header with a line break is left out. Servers refuse to send one; kept, it would come back as several.
+    """
     lines = "\n".join(
-        [f"{name.decode('latin-1')}: {value.decode('latin-1')}" for name, value in answer.headers if name in allowed]
+        [
+            f"{name.decode('latin-1')}: {value.decode('latin-1')}"
+            for name, value in answer.headers
+            if name in allowed and b"\n" not in value and b"\r" not in value
+        ]
     )
     if form is not Form.TEXT:
         return Kept(VERSION, answer.status, lines, "", form).stored()
@@ -236,8 +243,13 @@ def _is_json(text: str) -> bool:
 
 
 def answer_with(status: int, content: Any = None, headers: dict[str, str] | None = None) -> list[Any]:
-    """What an `unknown=` callable gives as Happened(…): the response that the lost attempt would have made."""
+    """What an `unknown=` callable gives as Happened(…): the response that the lost attempt would have made.
+
+    Raises NotStorable for a header that could not be replayed.
+    """
     named = {"content-type": "application/json"} | {name.lower(): text for name, text in (headers or {}).items()}
     body = "" if content is None else json.dumps(content)
-    lines = "\n".join(f"{name}: {text}" for name, text in named.items())
-    return Kept(VERSION, status, lines, body, Form.TEXT).stored()
+    lines = [f"{name}: {text}" for name, text in named.items()]
+    for line in lines:
+        _check_header(line)
+    return Kept(VERSION, status, "\n".join(lines), body, Form.TEXT).stored()
