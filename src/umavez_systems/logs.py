@@ -25,6 +25,8 @@ PAUSE = 60.0
 """Seconds between two lines of the same sort."""
 MOST_SORTS = 100
 """Sorts of lines that are remembered."""
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
+"""Methods that traces tell apart."""
 TALKATIVE = ("uvicorn", "asyncio", "websockets")
 
 
@@ -135,27 +137,40 @@ class Spans:
         self._extract = propagate.extract
         self._tracer = trace.get_tracer("umavez.systems")
         self._kind = trace.SpanKind.SERVER
+        self._error = trace.StatusCode.ERROR
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request inside its span."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        method = scope["method"]
+        # A stranger may name the method, too: a name of its own for each would be a name without end.
+        method = scope["method"] if scope["method"] in METHODS else None
         caller = self._extract(dict(Headers(scope=scope)))
-        with self._tracer.start_as_current_span(method, caller, self._kind) as span:
+        # What an error says may be somebody's document: the span has its type alone, as those of attempts have.
+        silent: dict[str, Any] = {"record_exception": False, "set_status_on_exception": False}
+        with self._tracer.start_as_current_span(method or "HTTP", caller, self._kind, **silent) as span:
             if not span.is_recording():
                 return await self.app(scope, receive, send)
-            span.set_attribute("http.request.method", method)
+            span.set_attribute("http.request.method", method or "_OTHER")
 
             async def answer(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     span.set_attribute("http.response.status_code", message["status"])
+                    if message["status"] >= 500:
+                        self._failed(span, str(message["status"]))
                 await send(message)
 
             try:
                 await self.app(scope, receive, answer)
+            except Exception as error:
+                self._failed(span, type(error).__qualname__)
+                raise
             finally:
                 route = getattr(scope.get("route"), "path", None)
                 if route is not None:
-                    span.update_name(f"{method} {route}")
+                    span.update_name(f"{method or 'HTTP'} {route}")
                     span.set_attribute("http.route", route)
+
+    def _failed(self, span: Any, kind: str) -> None:
+        span.set_attribute("error.type", kind)
+        span.set_status(self._error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import html
 import inspect
 import re
@@ -20,9 +22,11 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 from umavez_systems import command as serve
 from umavez_systems.fiscal.simulador import keeper
+from umavez_systems.logs import Spans
 from umavez_systems.settings import Settings
 
 TRACE = 0x0AF7651916CD43DD8448EB211C80319C
@@ -107,7 +111,8 @@ def _eventually_by_both(address: str) -> None:
         assert httpx.get(f"{address}/health", timeout=60).status_code == 200
 
 
-def test_x_05_a_request_is_a_span_and_so_is_the_attempt_inside_it(client: httpx.Client) -> None:
+def exported() -> InMemorySpanExporter:
+    """What is recorded from now on."""
     exporter = InMemorySpanExporter()
     provider = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
@@ -115,6 +120,35 @@ def test_x_05_a_request_is_a_span_and_so_is_the_attempt_inside_it(client: httpx.
         provider = TracerProvider()
         trace.set_tracer_provider(provider)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return exporter
+
+
+def test_a_span_of_a_request_holds_no_word_of_its_error_and_no_method_of_a_stranger() -> None:
+    exporter = exported()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "POST":
+            raise ValueError("Key (cpf)=(123.456.789-09) already exists")
+        await send({"type": "http.response.start", "status": 503})
+
+    async def send(_: Any) -> None:
+        """Nowhere."""
+
+    async def ask(method: str) -> None:
+        with contextlib.suppress(ValueError):
+            await Spans(app)({"type": "http", "method": method, "headers": []}, None, send)  # type: ignore[arg-type]  # not asked
+
+    asyncio.run(ask("POST"))
+    asyncio.run(ask("MADE-UP-123"))
+    failed, strange = exporter.get_finished_spans()
+    assert "123" not in str((dict(failed.attributes or {}), failed.events, failed.status.description))
+    assert (failed.status.status_code, (failed.attributes or {})["error.type"]) == (StatusCode.ERROR, "ValueError")
+    assert (strange.name, (strange.attributes or {})["http.request.method"]) == ("HTTP", "_OTHER")
+    assert (strange.status.status_code, (strange.attributes or {})["error.type"]) == (StatusCode.ERROR, "503")
+
+
+def test_x_05_a_request_is_a_span_and_so_is_the_attempt_inside_it(client: httpx.Client) -> None:
+    exporter = exported()
     client.post("/api/v1/clientes", json={"nome": "a", "email": "a@b"})
     client.post("/api/v1/propostas", json={"cliente_id": 1, "valor": 1})
     caller = {"traceparent": f"00-{TRACE:032x}-b7ad6b7169203331-01"}
