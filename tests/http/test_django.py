@@ -246,6 +246,66 @@ def test_a_transaction_that_django_rolls_back_unasked_is_no_outcome(tmp_path: Pa
     assert done.stdout.split() == ["404", "404", "ConfigurationError", "3", "0"], done.stderr
 
 
+SIGNED_IN = """
+import asyncio
+import sys
+from django.conf import settings
+apps = ["auth", "contenttypes", "sessions"]
+own = ["sessions.middleware.SessionMiddleware", "auth.middleware.AuthenticationMiddleware"]
+settings.configure(SECRET_KEY="x", ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, LOGGING_CONFIG=None,
+    INSTALLED_APPS=[f"django.contrib.{name}" for name in apps],
+    MIDDLEWARE=[*(f"django.contrib.{name}" for name in own), "__main__.Idempotency"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}})
+import django
+django.setup()
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.http import HttpResponse
+from django.test import AsyncClient, Client
+from django.urls import path
+from umavez import AsyncOnce, Once
+from umavez.http.django import middleware, user_id
+call_command("migrate", verbosity=0)
+for name in ("ana", "rui"):
+    User.objects.create_user(name, password="x")
+runs = []
+def view(request):
+    runs.append(1)
+    return HttpResponse(f"{request.user.pk}", status=201)
+async def awaited(request):
+    runs.append(1)
+    return HttpResponse(f"{(await request.auser()).pk}", status=201)
+urlpatterns = [path("view", view), path("awaited", awaited)]
+once, async_once = Once("memory:", scope="s"), AsyncOnce("memory:", scope="s")
+Idempotency = middleware(once=once, async_once=async_once, principal=user_id, unknown="hold")
+headers = {"idempotency-key": "k"}
+def told(answer):
+    print(answer.status_code, answer.content.decode(), answer.get("idempotency-unprotected", "-"))
+for name in ("ana", "rui", None):
+    client = Client()
+    if name:
+        client.login(username=name, password="x")
+    for _ in range(2 if name else 1):
+        told(client.post("/view", headers=headers))
+async def talk():
+    for name in ("ana", "rui"):
+        client = AsyncClient()
+        await client.alogin(username=name, password="x")
+        for _ in range(2):
+            told(await client.post("/awaited", headers=headers))
+asyncio.run(talk())
+print(len(runs))
+"""
+
+
+def test_djangos_own_user_is_the_principal_in_threads_and_in_tasks(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNED_IN, str(tmp_path / "shop.db")], capture_output=True, text=True, check=False
+    )
+    twice = ["201 1 -", "201 1 -", "201 2 -", "201 2 -"]
+    assert done.stdout.splitlines() == [*twice, "201 None no-principal", *twice, "5"], done.stderr
+
+
 INSERTING = "INSERT INTO orders VALUES ('one')"
 
 

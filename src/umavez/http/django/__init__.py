@@ -3,6 +3,6 @@
 from umavez.errors import needs
 
 with needs(__name__, "django"):
-    from umavez.http.django.shell import atomic, middleware
+    from umavez.http.django.shell import atomic, middleware, user_id
 
-__all__ = ["atomic", "middleware"]
+__all__ = ["atomic", "middleware", "user_id"]

@@ -12,7 +12,8 @@ Django's application instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,16 +25,38 @@ from umavez._async.once import AsyncOnce
 from umavez._sync.once import Once
 from umavez.errors import ConfigurationError
 from umavez.http.contract.exchange import Exchange
+from umavez.http.contract.principal import Principal
 from umavez.http.django._async import answer as async_answer
 from umavez.http.django._sync import answer
 
 GetResponse = Callable[[HttpRequest], Any]
 
 
-def user_id(request: HttpRequest) -> str | None:
-    """The principal by Django's own authentication: the user's primary key, or None for nobody."""
-    user = getattr(request, "user", None)
+def user_id(request: HttpRequest) -> Principal | Awaitable[Principal]:
+    """The principal by Django's own authentication: the user's primary key, or None for nobody. To be awaited in tasks.
+
+    There Django looks a user up by `auser` alone, and refuses to be asked otherwise.
+    """
+    asked = getattr(request, "auser", None)
+    if asked is None or not _in_a_task():
+        return _primary_key(getattr(request, "user", None))
+    return _awaited_user_id(asked)
+
+
+async def _awaited_user_id(asked: Callable[[], Awaitable[Any]]) -> Principal:
+    return _primary_key(await asked())
+
+
+def _primary_key(user: Any) -> Principal:
     return str(user.pk) if user is not None and user.is_authenticated else None
+
+
+def _in_a_task() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager
