@@ -21,7 +21,7 @@ from umavez import Once, Record, Status, StoreUnavailable, console
 from umavez.console import EVERYTHING, Link, Tile, Who, loopback
 from umavez.console import app as app_module
 from umavez.console import books as books_module
-from umavez.console.books import Books, Count
+from umavez.console.books import Books, Count, TooSlow
 from umavez.console.charts.standing import TITLES
 from umavez.console.history import Moment
 from umavez.console.looks import counted
@@ -36,6 +36,7 @@ from umavez.core.telling import history
 from umavez.core.telling.events import Process
 from umavez.core.telling.origin import originated, whence
 from umavez.engine.stamps import STAMPS
+from umavez.errors import Crowded
 from umavez.messaging import Inbox, Message, Outbox
 from umavez.migration import migrate
 from umavez.sql.connection import Sql
@@ -57,6 +58,7 @@ def test_every_sentence_of_ours_has_its_portuguese() -> None:
         text = module.read_text()
         said |= set(re.findall(r'\b(?:visit\.t|say)\(\s*"([^"]*)"', text))
         said |= set(re.findall(r'\bNumber\("([^"]*)"', text))
+        said |= set(re.findall(r'raise TooSlow\("([^"]*)"', text))
         said |= set(re.findall(r'raise Refused\(\s*"([^"]*)"', text)) - {"Nobody is signed in."}
     said |= {*NOTICES.values(), *MEANINGS.values(), "How long attempts took, by the hour"}
     said |= {text for pair in CAUSES for text in pair}
@@ -249,6 +251,27 @@ def test_a_store_that_does_not_answer_is_said_so(
     monkeypatch.setattr(sqlite_once.store, "find", silent)
 
     assert "The database is away" in browser.get("/records", 503)
+
+
+def test_what_takes_too_long_is_said_in_the_readers_language_and_a_decision_may_still_be_done(
+    browser: Browser, sqlite_once: Once, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = place(doubt(sqlite_once, "A-17"), "not-happened")
+    form = browser.form(where) | {"reason": "the bank has none of it"}
+
+    async def late(*_: object) -> None:
+        raise TooSlow("The store did not answer in time; narrow the search.")
+
+    async def crowded(*_: object) -> None:
+        raise Crowded("32 calls wait for a thread already; try again later.")
+
+    monkeypatch.setattr(Books, "look", late)
+    assert "narrow the search" in browser.get("/records", 503)
+    assert "restrinja a busca" in browser.get("/records?lang=pt", 503)
+    answer = browser.post(where, form)
+    assert (answer.status_code, "pode ser feito mesmo assim" in answer.text) == (503, True)
+    monkeypatch.setattr(Books, "look", crowded)
+    assert "nada foi feito" in browser.post(where, form).text
 
 
 def test_the_inbox_is_grouped_and_the_oldest_comes_first(browser: Browser, sqlite_once: Once) -> None:

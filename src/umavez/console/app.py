@@ -277,8 +277,13 @@ async def _excused(visit: Visit, handler: Handler) -> Response:
         return visit.told("Refused", visit.t(str(refused)), refused.status)
     except NoSuchRecord:
         return visit.told("Not found", visit.t("There is no such record."), 404, f"{visit.base}/records")
-    except (TooSlow, Crowded) as slow:
-        return visit.told("Too slow", str(slow), 503)
+    except Crowded:
+        return visit.told("Too slow", visit.t("Too many ask at once; nothing was done. Try again in a moment."), 503)
+    except TooSlow as slow:
+        if visit.request.method == "GET":
+            return visit.told("Too slow", visit.t(str(slow)), 503)
+        late = visit.t("It did not end in time, and may be done all the same: look before you decide anew.")
+        return visit.told("Too slow", late, 503, f"{visit.base}/decisions")
     except StoreError as error:
         LOG.warning("The console could not reach its store: %s", error)
         return visit.told("The store does not answer", str(error), 503)
