@@ -16,10 +16,11 @@ import uvicorn
 
 from tests.console.conftest import doubt
 from tests.umavez_systems.corridas.chromium import page
-from umavez import Key, Once, console
+from umavez import Event, Key, Once, console
 from umavez.console import loopback
 from umavez.leases import Leases
 from umavez.migration import migrate
+from umavez.observe.minutes import Minutes
 
 INSTRUMENTS = ("/messages", "/leases", "/tokens?owner=ana", "/sequences", "/processes", "/decisions")
 BULK = "/bulk?q=status%3Aunknown+op%3Acharge&action=not-happened"
@@ -108,6 +109,21 @@ def test_every_page_works_without_script_and_in_portuguese(served: tuple[Once, s
         assert f"{address}/pulse" not in tab.requests, "the script did not run"
         assert not tab.complaints
     assert once.run("charge", key="order-0", call=lambda: "ran", unknown="hold").value == "ran"
+
+
+@pytest.mark.slow
+def test_no_screen_between_a_phone_and_a_desk_is_too_narrow(served: tuple[Once, str], tmp_path: Path) -> None:
+    once, address = served
+    with contextlib.closing(Minutes(once.store)) as minutes:
+        for number in range(30):
+            minutes(Event("succeeded", Key("loja", "check_eligibility", str(number)), 1, 0.1))
+    with page(tmp_path / "browser") as tab:
+        for width in (641, 768, 900, 1024):
+            for path in PAGES:
+                tab.open(f"{address}{path}", width, 900)
+                assert tab.look("document.documentElement.scrollWidth <= innerWidth"), f"{path} at {width}"
+        tab.open(f"{address}/records", 1280, 900)
+        assert tab.look("document.querySelector('td.named').offsetWidth") >= 144, "names of operations are broken"
 
 
 @pytest.mark.slow
