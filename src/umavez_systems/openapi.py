@@ -41,7 +41,7 @@ KEY = {
     "in": "header",
     "required": False,
     "description": 'Um valor novo para cada operação; repetir com ele é seguro. `k` e `"k"` são a mesma chave.',
-    "schema": {"type": "string", "pattern": r"^[!#-+\--:<-\[\]-~]{1,255}$"},
+    "schema": {"type": "string", "pattern": r'^(?:[!#-+\--:<-\[\]-~]{1,255}|"[!#-\[\]-~]{1,255}")$'},
 }
 WITHOUT_NUL = r"^[^\u0000]*$"
 """Of every text that has no form of its own: no database here keeps NUL."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import httpx
@@ -107,6 +108,15 @@ def test_the_contract_is_in_openapi() -> None:
     charge = schema["paths"]["/v1/charges/{number}"]["post"]
     (header,) = [parameter for parameter in charge["parameters"] if parameter["in"] == "header"]
     assert (header["name"], header["required"], header["schema"]["maxLength"]) == ("Idempotency-Key", True, 255)
+    for sent, fits in (
+        ("k-1", True),
+        ('"k-1"', True),
+        ('"k;1,2"', True),
+        ("k,1", False),
+        ('"k', False),
+        ("k 1", False),
+    ):
+        assert bool(re.search(header["schema"]["pattern"], sent)) is fits, sent
     assert {"201", "400", "409", "410", "413", "422", "429", "503"} <= charge["responses"].keys()
     assert "application/problem+json" in charge["responses"]["422"]["content"]
     assert charge["x-idempotency"]["keep_seconds"] == 3600

@@ -41,6 +41,13 @@ def test_health_readiness_and_the_schema(client: httpx.Client) -> None:
     assert paths["/api/v1/propostas/{number}/submeter"]["post"]
 
 
+def test_the_schema_takes_a_key_in_both_of_its_forms(client: httpx.Client) -> None:
+    (key,) = client.get("/openapi.json").json()["components"]["parameters"].values()
+    assert key["name"] == "Idempotency-Key"
+    for sent, fits in (("k-1", True), ('"k-1"', True), ("k,1", False), ('"k', False), ("x" * 256, False)):
+        assert bool(re.search(key["schema"]["pattern"], sent)) is fits, sent
+
+
 def test_an_unknown_path_is_a_problem_document(client: httpx.Client) -> None:
     refused = client.get("/nada")
 

@@ -19,6 +19,8 @@ from umavez.http.contract.problem import (
 from umavez.http.contract.route import Route
 
 PROBLEM = "IdempotencyProblem"
+_KEY = '^(?:[!#-+\\x2d-:<-\\[\\]-~]+|"[!#-\\[\\]-~]+")$'
+"""A key, bare or quoted as the draft has it: what stands between clients and a server may hold them to this."""
 _REFUSALS = (KEY_MISSING, IN_PROGRESS, NOT_KEPT, BODY_TOO_LARGE, KEY_REUSED, TOO_MANY, STORE_UNAVAILABLE)
 
 
@@ -46,7 +48,7 @@ def _route(exchange: Exchange, method: str, path: str) -> Route | None:
 def _describe(operation: dict[str, Any], route: Route, exchange: Exchange) -> None:
     form, policy = exchange.key_format, route.plan.policy
     text: dict[str, Any] = {"type": "string", "minLength": form.shortest, "maxLength": form.longest}
-    text["pattern"] = form.pattern or "^[!#-+\\x2d-:<-\\[\\]-~]+$"
+    text["pattern"] = form.pattern or _KEY
     operation.setdefault("parameters", []).append(
         {
             "name": FIELD,
