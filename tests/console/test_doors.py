@@ -249,6 +249,10 @@ def test_signing_in_leads_on_to_the_search_that_a_link_named(
     fields = next(fields for action, fields in Forms(browser.get(link, 401)).found if action == "/in")
     answer = browser.post("/in", fields | {"name": "ana", "password": "a long password"})
     assert (answer.status_code, answer.headers["location"]) == (303, link)
+    signed_out = signing(sqlite_once, monkeypatch)
+    for nowhere in ("/out", "/nowhere"):
+        fields = next(fields for action, fields in Forms(signed_out.get(nowhere, 401)).found if action == "/in")
+        assert fields["next"] == "", "there is nothing to go on to"
 
 
 @pytest.mark.parametrize("next_", ["//evil.example", "https://evil.example", "/\\evil.example", "/a//evil.example"])

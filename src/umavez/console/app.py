@@ -192,7 +192,8 @@ class Console:
         if self._authorize is None and self._users:
             url = visit.request.url
             place = f"{url.path}?{url.query}" if url.query else url.path
-            return visit.page("login.html", 401, complaint="", next=place if visit.request.method == "GET" else "")
+            there = visit.here and visit.request.method == "GET"
+            return visit.page("login.html", 401, complaint="", next=place if there else "")
         if self._authorize is None:
             sentence = visit.t("The console is closed: nobody was said who may come in. See {name}.", name=VARIABLE)
         else:
