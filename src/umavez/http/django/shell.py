@@ -61,7 +61,11 @@ def _in_a_task() -> bool:
 
 @contextmanager
 def atomic(using: str = "default") -> Iterator[Any]:
-    """For joined= : Django's transaction, which views write through as always; it commits with the response."""
+    """For joined= : Django's transaction, which views write through as always; it commits with the response.
+
+    For the middleware alone: Django closes a connection whose transaction was begun before the request reached it, as
+    a shell around its application does.
+    """
     with transaction.atomic(using=using):
         connection = connections[using]
         connection.ensure_connection()
