@@ -17,6 +17,7 @@ Answer = Reply | Exception
 Q = TypeVar("Q")
 INTERRUPTED = "The batch that carried this write was interrupted; ask again to learn whether it stands."
 COMPANY = "Another write that went along cannot be kept; nothing was written, try again."
+HALF = "A part of the batch was written before this error; ask again to learn whether this write is in it."
 SHUNNED_FOR = 5.0
 """Seconds that a key is sent alone after a write waited for its lock in vain; each further one begins them anew."""
 SHUNNED = 10_000
@@ -93,6 +94,11 @@ class Resent:
     def given_up(self) -> StoreError | None:
         """The batch's error where asking on is in vain: each swap would wait in turn for a store that is away."""
         return self._first if self._first.waited or self._failures >= 2 else None
+
+
+def half_answered(error: StoreError) -> StoreUncertain:
+    """`error` as it is told of a batch that was committed before: nobody in it may hear that nothing was written."""
+    return StoreUncertain(f"{HALF} ({error})", waited=error.waited)
 
 
 def in_vain(answer: object) -> bool:

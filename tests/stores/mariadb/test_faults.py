@@ -15,6 +15,8 @@ from typing import Any
 import pymysql
 import pytest
 
+from umavez.concurrency.batching import Shunned
+from umavez.concurrency.lanes import sent
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Status
@@ -247,6 +249,27 @@ def test_a_batch_that_meets_a_lock_writes_none_of_its_swaps(store: MariadbStore,
             lane.send([Swap(None, held), Swap(None, free)])
         assert store.read(free.key).current is None
         holder.rollback()
+
+
+def test_who_was_written_never_hears_that_nothing_was(store: MariadbStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server takes the batch, and nothing more: neither the question who overtook its neighbour nor the resends."""
+    written, overtaken = claim(), claim()
+    store.swap(None, overtaken)
+    lane, run = store._lanes[0], store._lanes[0].connection.run
+    asked: list[Statement] = []
+
+    def only_once(statement: Statement) -> Any:
+        asked.append(statement)
+        if len(asked) > 1:
+            raise StoreUnavailable("Nothing was written.")
+        return run(statement)
+
+    monkeypatch.setattr(lane.connection, "run", only_once)
+    answers = sent(lane, [Swap(None, written), Swap("late", overtaken._replace(claims=False))], Shunned(1))
+    monkeypatch.undo()
+
+    assert store.read(written.key).current is not None
+    assert [getattr(answer, "may_have_happened", None) for answer in answers] == [True, True]
 
 
 def test_a_deadlock_is_tried_again_and_counted(store: MariadbStore, url: str) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from umavez.concurrency.batching import Shunned
+from umavez.concurrency.lanes import sent
 from umavez.core.flow import Stale, Swap, Swapped
 from umavez.core.key import Key
 from umavez.core.record import Draft, Settled, Status
-from umavez.errors import NotStorable
+from umavez.errors import NotStorable, StoreUnavailable
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres import store as postgres
 from umavez.stores.postgres.arrays import packed, replies
@@ -247,6 +249,26 @@ def test_what_a_batch_does_not_answer_is_sent_again() -> None:
 
     assert replies([late, done], [written]) == [None, Swapped(3, 7)]
     assert replies([late], [(7, None, None, *[None] * 17)]) == [None]
+
+
+def test_who_was_written_never_hears_that_nothing_was(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server takes the batch, and nothing more: neither the question who overtook its neighbour nor the resends."""
+    written, overtaken = first(), first()
+    store._lanes[0].send([overtaken])
+    late = outcome(key=overtaken.draft.key)._replace(expected="somebody else's")
+    lane, rows = store._lanes[0], store._lanes[0].connection.rows
+
+    def only_batches(text: str, *words: Any) -> Any:
+        if text is not sql.BATCH_PLAIN:
+            raise StoreUnavailable("This PostgreSQL is a standby; nothing was written.")
+        return rows(text, *words)
+
+    monkeypatch.setattr(lane.connection, "rows", only_batches)
+    answers = sent(lane, [written, late], Shunned(1))
+    monkeypatch.undo()
+
+    assert store.read(written.draft.key).current.stamp == "s"
+    assert [getattr(answer, "may_have_happened", None) for answer in answers] == [True, True]
 
 
 def test_a_text_that_cannot_be_sent_fails_alone(postgres_url: str, store: Any) -> None:

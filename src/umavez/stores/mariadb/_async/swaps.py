@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from umavez.clock import Clock
+from umavez.concurrency.batching import half_answered
 from umavez.core.flow import Stale, Swap
+from umavez.errors import StoreError
 from umavez.stores.keeping import Keeping, any_telling, bare
 from umavez.stores.mariadb._async.connection import AsyncMariadbConnection
 from umavez.stores.mariadb.batch import Batch
@@ -33,7 +35,12 @@ class AsyncMariadbLane:
             return (await self._alone(texts, batch[0]),)
         together = Batch(batch, texts)
         answers = together.answers(await self.connection.run(together.statement()))
-        return [reply or await self._look(texts, swap) for swap, reply in zip(batch, answers, strict=True)]
+        try:
+            return [reply or await self._look(texts, swap) for swap, reply in zip(batch, answers, strict=True)]
+        except StoreError as error:
+            if not any(answers):
+                raise
+            raise half_answered(error) from error
 
     async def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from umavez.clock import Clock
+from umavez.concurrency.batching import half_answered
 from umavez.core.flow import Stale, Swap
+from umavez.errors import StoreError
 from umavez.stores.keeping import Keeping, any_telling, bare
 from umavez.stores.mariadb._sync.connection import MariadbConnection
 from umavez.stores.mariadb.batch import Batch
@@ -34,7 +36,12 @@ class MariadbLane:
             return (self._alone(texts, batch[0]),)
         together = Batch(batch, texts)
         answers = together.answers(self.connection.run(together.statement()))
-        return [reply or self._look(texts, swap) for swap, reply in zip(batch, answers, strict=True)]
+        try:
+            return [reply or self._look(texts, swap) for swap, reply in zip(batch, answers, strict=True)]
+        except StoreError as error:
+            if not any(answers):
+                raise
+            raise half_answered(error) from error
 
     def _keeps(self) -> bool:
         """Whether there are tables for events, asked when the first is to be kept."""

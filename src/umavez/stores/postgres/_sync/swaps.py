@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from umavez.clock import Clock
+from umavez.concurrency.batching import half_answered
 from umavez.core.flow import Stale, Swap, Swapped
+from umavez.errors import StoreError
 from umavez.stores.keeping import Keeping, any_telling, bare
 from umavez.stores.postgres import statements as sql
 from umavez.stores.postgres._sync.connection import PostgresConnection
@@ -64,7 +66,12 @@ class PostgresLane:
     def _many(self, swaps: Sequence[Swap], *, tells: bool) -> Sequence[Swapped | Stale]:
         text, values = packed(swaps, self._clock.offset, tells=tells)
         answers = replies(swaps, self.connection.rows(text, parameters(values)))
-        return [answer or self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
+        try:
+            return [answer or self._one(swap) for swap, answer in zip(swaps, answers, strict=True)]
+        except StoreError as error:
+            if not any(answers):
+                raise
+            raise half_answered(error) from error
 
     def forget(self) -> None:
         """See Lane.forget."""
