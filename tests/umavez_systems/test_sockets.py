@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -9,16 +10,19 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
+import uvicorn
 from httpx import Client
 
 from umavez_systems.corridas import live
+from umavez_systems.gates import sockets
 from umavez_systems.logs import MOST_SORTS, Seldom
 
 LIVE = b"/api/governance/ride/confirmation/live"
@@ -171,3 +175,39 @@ def test_who_sends_pings_and_reads_no_answer_is_left(client: Client, monkeypatch
     with opened(client) as raw, pytest.raises(ConnectionError):
         for _ in range(40):
             raw.sendall(pings)
+
+
+@pytest.mark.parametrize("last", [b"\xff\x80\0\0\0\0", frame(0x88, b"")], ids=["what is no frame", "goodbye"])
+def test_who_leaves_without_reading_what_was_sent_holds_nobody(last: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application waits for room in the buffer, which nobody empties any more."""
+    monkeypatch.setattr(sockets, "LINGER", 0.1)
+    ended = threading.Event()
+
+    async def talkative(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "websocket"
+        await receive()
+        await send({"type": "websocket.accept"})
+        try:
+            while True:
+                await send({"type": "websocket.send", "text": "x" * 100_000})
+        finally:
+            ended.set()
+
+    server = uvicorn.Server(uvicorn.Config(talkative, ws=sockets.GuardedSocket, lifespan="off", log_level="critical"))
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as raw:
+        serving = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
+        serving.start()
+        raw.connect(listener.getsockname())
+        raw.sendall(asked())
+        deadline = time.monotonic() + 10
+        while not any(not one.writable.is_set() for one in connected(server)):
+            assert time.monotonic() < deadline, "the buffer was never full"
+            time.sleep(0.01)
+        raw.sendall(last)
+        assert ended.wait(5)
+        server.should_exit = True
+        serving.join(10)
+
+
+def connected(server: uvicorn.Server) -> list[sockets.GuardedSocket]:
+    return [one for one in list(server.server_state.connections) if isinstance(one, sockets.GuardedSocket)]

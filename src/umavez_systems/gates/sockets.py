@@ -39,6 +39,9 @@ class GuardedSocket(WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             # The first that is received is the whole request: uvicorn has read it already.
             self._refuse()
+        elif self.transport.is_closing():
+            # Goodbye, or what is no frame. Whoever does not read what is left for him holds the application, too.
+            self._leave()
 
     def handle_cont(self, event: Frame) -> None:
         """Keep a part of a message."""
