@@ -19,9 +19,9 @@ from umavez import OutcomeUnknown
 from umavez_systems.processos.attempts import Step
 from umavez_systems.processos.contas.domain import Tipo, demonstrativo_of
 from umavez_systems.processos.database import Reservas
-from umavez_systems.processos.domain import lote_of
+from umavez_systems.processos.domain import Glosa, lote_of
 from umavez_systems.processos.operations import Faturamento
-from umavez_systems.processos.portal.client import LONGEST_WAIT, HttpPortal
+from umavez_systems.processos.portal.client import LONGEST, LONGEST_WAIT, HttpPortal
 from umavez_systems.processos.ports import PortalOcupado, PortalSemResposta
 
 LOTE = lote_of(claim())
@@ -173,6 +173,16 @@ def test_a_refusal_without_its_code_is_no_final_one(strange: tuple[Strange, Http
 
     with pytest.raises(PortalSemResposta):
         portal.submit(LOTE, "r")
+
+
+def test_a_refusal_that_is_told_at_length_is_a_final_one(strange: tuple[Strange, HttpPortal]) -> None:
+    """Not believed, it would leave the claim unknown for good."""
+    server, portal = strange
+    server.status, server.body = 422, json.dumps({"glosa": {"codigo": "1705", "descricao": "p" * 500}}).encode()
+
+    with pytest.raises(Glosa) as told:
+        portal.submit(LOTE, "r")
+    assert (told.value.codigo, told.value.descricao) == ("1705", "p" * LONGEST)
 
 
 class Astray(HttpPortal):

@@ -126,8 +126,11 @@ def _failure(error: Exception) -> PortalError:
 
 def _refusal(body: bytes) -> Exception:
     try:
-        codigo, descricao = _texts(_BOUNDED.parse(body)["glosa"], "codigo", "descricao")
-    except (ValueError, KeyError, TypeError):
+        glosa = _BOUNDED.parse(body)["glosa"]
+        # The code refuses; why is for people, and the standard gives it 500 characters.
+        why = glosa["descricao"].strip()[:LONGEST]
+        codigo, descricao = _texts({**glosa, "descricao": why}, "codigo", "descricao")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return PortalSemResposta("O portal recusou sem dizer a glosa.")
     return Duplicado("Guia já apresentada.") if codigo == JA_APRESENTADA else Glosa(codigo, descricao)
 
