@@ -9,10 +9,11 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -22,6 +23,23 @@ from umavez.errors import NotStorable
 
 _SAME = frozenset((str, int, bool, type(None)))
 _TEXT = frozenset((str,))
+
+
+class _Around(NamedTuple):
+    """What is being written around a value."""
+
+    models: frozenset[int] = frozenset()
+    """By id: a private attribute may lead back to one of them."""
+    private: bool = False
+    """Whether it is a private attribute's."""
+
+
+_NOTHING = _Around()
+_AROUND = ContextVar("umavez_codec_around", default=_NOTHING)
+
+
+class _Circle(NotStorable):
+    """A model is a part of itself."""
 
 
 class Codec(Protocol):
@@ -127,30 +145,48 @@ class JsonCodec:
         The members are written as any dict is: what a model was given beyond its fields may bear the name of a tag.
         """
         kind = type(value)
-        parts = [self._findable(kind), self._tagged(members_of(value)), sorted(value.model_fields_set)]
-        apart: dict[str, Any] = {}
-        if namesakes := namesakes_of(value):
-            apart["extra"] = self._tagged(namesakes)
-        if private := self._private(value):
-            apart["private"] = private
+        around = _AROUND.get()
+        if id(value) in around.models:
+            raise _Circle(f"A {name_of(kind)} that holds itself cannot be kept; return it without.")
+        before = _AROUND.set(around._replace(models=around.models | {id(value)}))
+        try:
+            parts = [self._findable(kind), self._tagged(members_of(value)), sorted(value.model_fields_set)]
+            apart: dict[str, Any] = {}
+            if namesakes := namesakes_of(value):
+                apart["extra"] = self._tagged(namesakes)
+            if private := self._private(value):
+                apart["private"] = private
+        finally:
+            _AROUND.reset(before)
         return [*parts, apart] if apart else parts
 
     def _private(self, value: Any) -> dict[str, Any]:
-        """Its private attributes, without tools such as a lock: of what cannot be kept, the class makes its own."""
+        """Its private attributes, without tools such as a lock or a way back to what it is a part of: of what cannot
+        be kept, the class makes its own."""
         kept: dict[str, Any] = {}
-        for name, item in private_of(value).items():
-            try:
-                kept[name] = self._tagged(item)
-            except NotStorable as error:
-                if not self._is_tool(value, name):
-                    # Left out, a repeat would be given less than the first run was.
-                    what = f"The private attribute {name} of {name_of(type(value))}"
-                    raise NotStorable(f"{what} cannot be kept ({error})") from error
+        around = _AROUND.get()
+        before = _AROUND.set(around._replace(private=True))
+        try:
+            for name, item in private_of(value).items():
+                try:
+                    kept[name] = self._tagged(item)
+                except NotStorable as error:
+                    if around.private and isinstance(error, _Circle):
+                        raise  # to whoever began: left out at every turn, there would be no end of ways around
+                    if not self._is_tool(value, name):
+                        # Left out, a repeat would be given less than the first run was.
+                        what = f"The private attribute {name} of {name_of(type(value))}"
+                        raise NotStorable(f"{what} cannot be kept ({error})") from error
+        finally:
+            _AROUND.reset(before)
         return kept
 
     def _is_tool(self, value: Any, name: str) -> bool:
         """Whether every model of its class begins with something under `name` that cannot be kept, or with None."""
-        fresh = private_of(_remodelled(type(value), members_of(value), []))
+        try:
+            fresh = private_of(_remodelled(type(value), members_of(value), []))
+        except Exception:  # noqa: BLE001  # code of its author's: what it begins with is not known
+            return False
         try:
             return name in fresh and self._tagged(fresh[name]) is None
         except NotStorable:
