@@ -46,10 +46,12 @@ from umavez import (
     StoreUnavailable,
     current_attempt,
 )
+from umavez.core.encoding.codec import JsonCodec
 from umavez.core.key import Key
 from umavez.core.record import Draft
 from umavez.engine.insistence import not_at_all
 from umavez.engine.outcome import Event
+from umavez.observe.minutes import Minutes
 from umavez.stores.memory import AsyncMemoryStore, MemoryStore
 from umavez.testing.clock import ManualClock
 
@@ -147,6 +149,18 @@ class Shown:
 
 async def as_coroutine(body: Any) -> Any:
     return body()
+
+
+class Awaited:
+    """A codec and an observer whose coroutines nobody awaits."""
+
+    async def encode(self, _value: object, _key: object) -> str:
+        return "1"
+
+    async def decode(self, _text: str, _key: object) -> object:
+        return 1
+
+    async def __call__(self, _event: Event) -> None: ...
 
 
 class Counter:
@@ -868,21 +882,33 @@ def test_a_call_that_is_none_is_refused_before_there_is_a_claim(shell: Shell, wr
     ("options", "said"),
     [
         ({"codec": 5}, "int is no codec"),
+        ({"codec": JsonCodec}, "class JsonCodec is no codec"),
+        ({"codec": Awaited()}, "Awaited is no codec"),
         ({"replay": 5}, "replay= takes a function"),
+        ({"replay": lambda: 1}, "replay= must be callable with one"),
         ({"replay": str, "reference": 5}, "reference= takes a function"),
+        ({"replay": str, "reference": hasattr}, "reference= must be callable with one"),
+        ({"unknown": lambda: "hold"}, "unknown= must be callable with one"),
     ],
 )
 def test_what_would_fail_after_the_effect_is_refused_before_it(shell: Shell, options: Any, said: str) -> None:
     pay = shell.function(Counter())
     with pytest.raises(ConfigurationError, match=said):
-        shell.do(shell.engine.run("pay", key="1", call=pay, unknown="hold", **options))
+        shell.do(shell.engine.run("pay", key="1", call=pay, **{"unknown": "hold", **options}))
     assert shell.do(shell.engine.get("pay", "1")) is None
 
 
 @pytest.mark.parametrize("engine", [Once, AsyncOnce])
 @pytest.mark.parametrize(
     ("option", "said"),
-    [({"codec": 5}, "int is no codec"), ({"observers": [5]}, "list"), ({"observers": print}, "list")],
+    [
+        ({"codec": 5}, "int is no codec"),
+        ({"codec": JsonCodec}, "class JsonCodec is no codec"),
+        ({"observers": [5]}, "list"),
+        ({"observers": print}, "list"),
+        ({"observers": [Awaited()]}, "plain callables"),
+        ({"observers": [Minutes]}, "plain callables"),
+    ],
 )
 def test_an_engine_is_made_of_what_it_can_use(engine: Any, option: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):

@@ -16,7 +16,7 @@ from umavez.core.policy import OPTIONS, Answer, CannotTell, NotHappened, Policy,
 from umavez.core.protocol import Intent
 from umavez.core.record import Record, Settled
 from umavez.core.resolution import Resolution
-from umavez.engine.options import async_refuse_awaited
+from umavez.engine.options import async_refuse_awaited, is_awaited, takes
 from umavez.engine.outcome import Question
 from umavez.engine.places import Place, place_of
 from umavez.errors import ConfigurationError, InvalidKey, NotStorable, OutcomeNotKept, OutcomeUnreadable
@@ -55,7 +55,7 @@ class Plan:
         self.scope = scope
         self.operation = operation
         self.policy = policy
-        self.codec = codec_given(codec)
+        self.codec = codec
         self.replay = replay
         self.reference = reference
         self.check: Callable[[Any], None] | None = None
@@ -224,15 +224,21 @@ class Plans:
     def _plan(self, operation: str, options: Mapping[str, Any]) -> Plan:
         self._refuse(operation, options)
         own = {name: options[name] for name in ("replay", "reference") if name in options}
-        codec = options.get("codec") or self._codec
+        codec = codec_given(options["codec"]) if options.get("codec") is not None else self._codec
         rest = {name: value for name, value in options.items() if name not in ("codec", *own)}
-        return Plan(self._scope, operation, declare(operation, rest), codec, **own)
+        plan = Plan(self._scope, operation, declare(operation, rest), codec, **own)
+        for option, given in (("unknown", plan.policy.unknown), *own.items()):
+            if callable(given) and not takes(given, 1):
+                raise ConfigurationError(f"{operation}: {option}= must be callable with one argument.")
+        return plan
 
 
 def codec_given(codec: Codec) -> Codec:
     """`codec` itself. Raises ConfigurationError for what is none."""
-    if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
-        raise ConfigurationError(f"{type(codec).__name__} is no codec; give an object with encode() and decode().")
+    ways: tuple[Any, Any] = (getattr(codec, "encode", None), getattr(codec, "decode", None))
+    if not all(takes(way, 2) and not is_awaited(way) for way in ways):
+        name = f"The class {codec.__name__}" if isinstance(codec, type) else type(codec).__name__
+        raise ConfigurationError(f"{name} is no codec; give an object with encode(value, key) and decode(text, key).")
     return codec
 
 

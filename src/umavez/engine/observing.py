@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from umavez.core.key import Key
 from umavez.core.telling.origin import Origin
+from umavez.engine.options import is_awaited
 from umavez.engine.outcome import Event, Observer
 from umavez.errors import ConfigurationError
 
@@ -66,8 +67,8 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         given: Any = observers
-        if callable(given) or not all(map(callable, given := tuple(given))):
-            raise ConfigurationError("observers= takes a list of callables that take an Event; give such a list.")
+        if callable(given) or not all(map(_listens, given := tuple(given))):
+            raise ConfigurationError("observers= takes a list of plain callables that take an Event; give such a list.")
         self.all: tuple[Observer, ...] = given
         self.followers: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "started"))
         self.tracers: tuple[Any, ...] = tuple(one for one in self.all if hasattr(one, "traceparent"))
@@ -120,6 +121,11 @@ class Observers:
     def tellers(self) -> tuple[Callable[[str, str], None], ...]:
         """Those who want to hear of a web shell's answers."""
         return tuple(one.told_http for one in self.all if hasattr(one, "told_http"))
+
+
+def _listens(one: object) -> bool:
+    """Whether it can be told of an event: nobody awaits a coroutine, and a class would make an object of each."""
+    return callable(one) and not isinstance(one, type) and not is_awaited(one)
 
 
 def _kept(tell: Callable[..., T], *words: Any) -> T | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Any, TypedDict
 
 from umavez.core.encoding.codec import Codec
@@ -72,3 +72,14 @@ def async_refuse_awaited(operation: str, options: Mapping[str, Any]) -> None:
 def is_awaited(function: Any) -> bool:
     """Whether what `function` gives has to be awaited."""
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # its flags are asked for, not whether it is there
+
+
+def takes(function: Any, many: int) -> bool:
+    """Whether `function` can be called with so many arguments; what does not say what it takes is believed."""
+    try:
+        signature(function).bind(*range(many))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
