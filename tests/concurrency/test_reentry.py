@@ -89,6 +89,26 @@ made = next(calls)
 assert len(once.find(limit=1000, status="SUCCESS")) >= min(made, 1000)
 assert next(numbers) >= made > 0
 """,
+    "metrics": """
+from itertools import count
+from prometheus_client import CollectorRegistry
+from umavez import Event, Key
+from umavez.observe.metrics import Metrics
+
+numbers, registry = count(), CollectorRegistry()
+metrics = Metrics(registry)
+
+def call():
+    operation = f"pay {next(numbers) % 150}"
+    metrics(Event(f"kind {next(numbers)}", Key("shop", operation, "1"), 1, 0.1))
+    metrics.ended(metrics.started(Key("shop", operation, "1"), 1, 1), "succeeded", "")
+
+made = ring(call)
+found = [sample for family in registry.collect() for sample in family.samples]
+assert sum(sample.value for sample in found if sample.name == "umavez_events_total") == made
+assert sum(sample.value for sample in found if sample.name == "umavez_attempt_seconds_count") == made
+assert {sample.value for sample in found if sample.name == "umavez_attempts_running"} == {0}
+""",
 }
 
 

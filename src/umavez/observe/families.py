@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from umavez.errors import needs
@@ -23,7 +23,8 @@ OTHER = "other"
 """What all further ones are called."""
 
 _SHARED: WeakKeyDictionary[CollectorRegistry, dict[type[Any], Any]] = WeakKeyDictionary()
-_LOCK = threading.Lock()
+# A signal handler may make a call while its own thread is inside: it must not wait for itself.
+_LOCK = threading.RLock()
 
 
 def shared(registry: CollectorRegistry, kind: type[T], make: Callable[[CollectorRegistry], T]) -> T:
@@ -43,6 +44,8 @@ class Bounded(Generic[M]):
         self._family = family
         self._members: dict[tuple[str, ...], M] = {}
         self._names: set[str] = set()
+        self._inside = False
+        self._put_off: list[tuple[tuple[str, ...], str, tuple[float, ...]]] = []
 
     def of(self, *labels: str) -> M:
         """The member with these labels."""
@@ -50,11 +53,38 @@ class Bounded(Generic[M]):
         return self._made(labels) if member is None else member
 
     def _made(self, labels: tuple[str, ...]) -> M:
-        name, *rest = labels
         with _LOCK:
-            if name not in self._names and len(self._names) >= MOST_NAMES:
-                # Not remembered under its own name: what has no end to it must not be kept here either.
-                return self._family.labels(OTHER, *rest)
-            self._names.add(name)
+            if self._inside:
+                # The family has a lock of its own, which the thread holds that a signal handler has interrupted here.
+                return cast("M", _PutOff(labels, self._put_off))
+            self._inside = True
+            try:
+                member = self._bound(labels)
+                while self._put_off:
+                    late, verb, amounts = self._put_off.pop()
+                    getattr(self._bound(late), verb)(*amounts)
+                return member
+            finally:
+                self._inside = False
+
+    def _bound(self, labels: tuple[str, ...]) -> M:
+        name, *rest = labels
+        if name not in self._names and len(self._names) >= MOST_NAMES:
+            # Not remembered under its own name: what has no end to it must not be kept here either.
+            return self._family.labels(OTHER, *rest)
+        self._names.add(name)
+        member = self._members.get(labels)
+        if member is None:
             member = self._members[labels] = self._family.labels(*labels)
-            return member
+        return member
+
+
+class _PutOff:
+    """A member that cannot be made at this moment; what it is told is counted when it can."""
+
+    def __init__(self, labels: tuple[str, ...], later: list[tuple[tuple[str, ...], str, tuple[float, ...]]]) -> None:
+        self._labels = labels
+        self._later = later
+
+    def __getattr__(self, verb: str) -> Callable[..., None]:
+        return lambda *amounts: self._later.append((self._labels, verb, amounts))
