@@ -109,6 +109,23 @@ assert sum(sample.value for sample in found if sample.name == "umavez_events_tot
 assert sum(sample.value for sample in found if sample.name == "umavez_attempt_seconds_count") == made
 assert {sample.value for sample in found if sample.name == "umavez_attempts_running"} == {0}
 """,
+    "sqlite": """
+import tempfile
+from itertools import count
+from umavez import Once
+
+numbers = count()
+with tempfile.TemporaryDirectory() as folder:
+    once = Once(f"sqlite:///{folder}/a.db?timeout=2", scope="shop")
+
+    def call():
+        once.run("pay", key=next(numbers), call=int, unknown="rerun")
+        once.get("pay", 1)
+        once.history("pay", 1)
+
+    ring(call, seconds=2)
+    once.close()
+""",
 }
 
 

@@ -238,7 +238,7 @@ def test_somebody_who_insists_may_leave_a_call_that_hangs(shelter: Shelter, monk
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_where_somebody_handles_it_himself_the_call_goes_to_another_thread(shelter: Shelter, number: int) -> None:
     before = signal.signal(number, lambda *_: None)
     try:

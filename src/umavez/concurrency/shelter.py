@@ -32,10 +32,11 @@ T = TypeVar("T")
 
 LIMITS = tuple(
     getattr(signal, name)
-    for name in ("SIGTERM", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGXCPU")
+    for name in ("SIGTERM", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGHUP", "SIGQUIT")
     if hasattr(signal, name)
 )
-"""The signals by which code is told that its time is over. SIGINT is one, too, where somebody handles it himself."""
+"""The signals by which code is told that its time is over, or to begin anew, and what a handler may use the engine at.
+SIGINT is one, too, where somebody handles it himself."""
 INSIST = 3.0
 """Seconds after which another SIGINT is not held back any more: somebody wants to leave a store that is silent."""
 
@@ -50,7 +51,9 @@ _USUAL = [*(int(signal.SIG_DFL) for _ in LIMITS), signal.default_int_handler]
 
 def exposed() -> bool:
     """Whether this is the thread that handlers interrupt, and there is one of somebody's own that may raise."""
-    return get_ident() == _SHELTER.main and _may_raise(_handler_of(_INTERRUPT))
+    if get_ident() != _SHELTER.main or [*map(_handler_of, _WATCHED)] == _USUAL:
+        return False
+    return _may_raise(_handler_of(_INTERRUPT))
 
 
 def _may_raise(interrupt: Any) -> bool:

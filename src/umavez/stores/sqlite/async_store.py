@@ -53,7 +53,7 @@ class AsyncSqliteStore:
 
     async def read(self, key: Key) -> Seen:
         """What stands under `key`."""
-        return self._store.read(key)
+        return self._store.look(key)
 
     async def swap(self, expected: str | None, draft: Draft) -> Swapped | Stale:
         """Put `draft` where `expected` stands."""
