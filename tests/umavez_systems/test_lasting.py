@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -15,8 +16,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from umavez import ConfigurationError
 from umavez.cli.app import app
-from umavez.cli.stopping import MARK
+from umavez.cli.stopping import MARK, until_stopped
 
 STORE = "sqlite:///s.db?journal=delete"
 LASTING = {
@@ -112,6 +114,17 @@ def test_a_port_that_is_taken_is_a_setting_to_correct(folder: Path, words: list[
         )
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_port_that_only_root_may_take_is_one_too_and_a_file_is_none() -> None:
+    def begin(error: OSError) -> None:
+        raise error
+
+    lasting = until_stopped(begin)
+    with pytest.raises(ConfigurationError, match="port cannot be listened on"):
+        lasting(PermissionError(errno.EACCES, "Permission denied"))
+    with pytest.raises(PermissionError):
+        lasting(PermissionError(errno.EACCES, "Permission denied", "s.db"))
 
 
 def marked(command: Any, name: str = "") -> Iterator[str]:

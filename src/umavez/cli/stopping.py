@@ -21,7 +21,8 @@ from umavez.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-UNLISTENABLE = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+UNLISTENABLE = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
+"""What is wrong with a port, where an error names no file: it is taken, not of this machine, or below 1024."""
 MARK = "__goes_on_until_stopped__"
 
 
@@ -63,7 +64,7 @@ def _told_what_keeps_it() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in UNLISTENABLE:
+        if error.errno not in UNLISTENABLE or error.filename is not None:
             raise
         raise ConfigurationError(f"The port cannot be listened on ({error.strerror}); name another.") from error
     except SystemExit as ended:
