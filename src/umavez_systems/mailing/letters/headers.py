@@ -18,6 +18,8 @@ _PLAIN = re.compile(r"[!-~]+(?: [!-~]+)*")
 
 def folded(name: str, text: str) -> str:
     """The field `name` with `text`, in lines of 76 characters at most. Nothing in `text` can end the field."""
+    if not text:
+        return f"{name}: "  # an encoded word has a letter at least: one without is shown as it is written
     if _PLAIN.fullmatch(text) and "=?" not in text:
         lines = list(_lines(f"{name}: {text}".split(" ")))
         if lines[0] != f"{name}:" and max(map(len, lines)) < LINE:

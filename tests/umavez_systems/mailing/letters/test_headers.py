@@ -61,6 +61,11 @@ def test_any_subject_is_written_in_short_lines_and_read_as_it_was_meant(text: st
     assert read(field) == text
 
 
+def test_no_encoded_word_is_empty() -> None:
+    """A subject may be nothing but a variable, and the variable nothing."""
+    assert not any("b??=" in folded("Subject", text) for text in TEXTS.values())
+
+
 def test_any_text_is_written_in_short_lines() -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)
