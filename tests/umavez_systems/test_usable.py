@@ -112,6 +112,17 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch:
         refuse_unusable(Settings(storage=str(tmp_path)))
 
 
+def test_a_folder_that_cannot_even_be_looked_at_is_called_by_its_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(path: Path, **_: Any) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(ConfigurationError, match=r"UMAVEZ_STORAGE: .* cannot be used \(Permission denied\)"):
+        refuse_unusable(Settings(storage=str(tmp_path)))
+
+
 def test_counters_without_their_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every request would leave a traceback in the log."""
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "none"))

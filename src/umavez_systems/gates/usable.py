@@ -32,6 +32,9 @@ def refuse_unusable(settings: Settings, *, mailing: bool = False) -> None:
         except ValueError as error:
             said = str(error)
             raise ConfigurationError(said if variable in said else f"{variable}: {said}") from error
+        except OSError as error:
+            where = f"{error.filename} " if error.filename else "it "
+            raise ConfigurationError(f"{variable}: {where}cannot be used ({error.strerror}); name another.") from error
 
 
 def _smtp(settings: Settings) -> None:
