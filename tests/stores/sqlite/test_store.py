@@ -7,8 +7,11 @@ import os
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import aiosqlite
 import pytest
 
 from umavez import AsyncOnce, ConfigurationError, NotStorable, Once, SchemaOutdated, StoreUnavailable
@@ -117,6 +120,30 @@ def test_joining_a_wal_file_on_an_old_library_is_refused_with_the_way_out(tmp_pa
         pass
     connection.close()
     once.close()
+
+
+def rows_as_dicts(cursor: Any, row: Any) -> dict[str, Any]:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+@pytest.mark.parametrize("rows", [rows_as_dicts, sqlite3.Row, lambda *_: object()], ids=["dicts", "Row", "objects"])
+def test_whatever_rows_the_caller_s_connection_gives_it_can_be_joined(tmp_path: Path, rows: Any) -> None:
+    url = f"sqlite:///{tmp_path}/r.db?journal=delete"
+
+    async def awaited() -> Any:
+        async with AsyncOnce(url, scope="shop") as once, aiosqlite.connect(tmp_path / "r.db") as connection:
+            connection.row_factory = rows
+            async with once.joined(connection, "pay", key="1", unknown="hold") as attempt:
+                return attempt.outcome if attempt.replayed else None
+
+    with Once(url, scope="shop") as once, closing(sqlite3.connect(tmp_path / "r.db")) as connection:
+        once.migrate()
+        connection.row_factory = rows
+        with once.joined(connection, "pay", key="1", unknown="hold") as attempt:
+            attempt.succeed("paid")
+        connection.commit()
+        assert connection.row_factory is rows
+    assert asyncio.run(awaited()) == "paid"
 
 
 def test_a_long_search_keeps_no_look_at_a_record_waiting(tmp_path: Path) -> None:

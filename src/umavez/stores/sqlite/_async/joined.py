@@ -73,7 +73,7 @@ class AsyncJoinedSqliteStore:
             # IMMEDIATE: a transaction that reads first and writes later can be refused without waiting.
             await self._first("BEGIN IMMEDIATE")
         with translated:
-            cursor = await self._connection.cursor()
+            cursor = await self._tuples()
             try:
                 return await carry_out(cursor, swapping(Swap(expected, draft), self._clock.now()))
             finally:
@@ -98,18 +98,26 @@ class AsyncJoinedSqliteStore:
     async def close(self) -> None:
         """Nothing: the connection is the caller's."""
 
+    async def _tuples(self) -> Any:
+        """A cursor whose rows are tuples, whatever the caller makes of his own."""
+        cursor = await self._connection.cursor()
+        cursor.row_factory = None
+        return cursor
+
     async def _first(self, text: str, values: tuple[Any, ...] = ()) -> Any:
         with translated:
-            cursor = await self._connection.execute(text, values)
+            cursor = await self._tuples()
             try:
+                await cursor.execute(text, values)
                 return await cursor.fetchone()
             finally:
                 await cursor.close()
 
     async def _every(self, text: str, values: tuple[Any, ...] = ()) -> Any:
         with translated:
-            cursor = await self._connection.execute(text, values)
+            cursor = await self._tuples()
             try:
+                await cursor.execute(text, values)
                 return await cursor.fetchall()
             finally:
                 await cursor.close()

@@ -74,7 +74,7 @@ class JoinedSqliteStore:
             # IMMEDIATE: a transaction that reads first and writes later can be refused without waiting.
             self._first("BEGIN IMMEDIATE")
         with translated:
-            cursor = self._connection.cursor()
+            cursor = self._tuples()
             try:
                 return carry_out(cursor, swapping(Swap(expected, draft), self._clock.now()))
             finally:
@@ -99,18 +99,26 @@ class JoinedSqliteStore:
     def close(self) -> None:
         """Nothing: the connection is the caller's."""
 
+    def _tuples(self) -> Any:
+        """A cursor whose rows are tuples, whatever the caller makes of his own."""
+        cursor = self._connection.cursor()
+        cursor.row_factory = None
+        return cursor
+
     def _first(self, text: str, values: tuple[Any, ...] = ()) -> Any:
         with translated:
-            cursor = self._connection.execute(text, values)
+            cursor = self._tuples()
             try:
+                cursor.execute(text, values)
                 return cursor.fetchone()
             finally:
                 cursor.close()
 
     def _every(self, text: str, values: tuple[Any, ...] = ()) -> Any:
         with translated:
-            cursor = self._connection.execute(text, values)
+            cursor = self._tuples()
             try:
+                cursor.execute(text, values)
                 return cursor.fetchall()
             finally:
                 cursor.close()
