@@ -210,6 +210,11 @@ class SchemaOutdated(StoreError):
 
 TABLES_MISSING = "The tables of umavez are missing or older than this version; run: umavez migrate --store URL."
 """What SchemaOutdated says wherever a table or column is not there: one command makes them all."""
+TABLE_FOREIGN = (
+    "This database has a table idempotency_records that umavez did not make, and nothing was changed; rename that"
+    " table, or name another database for the store."
+)
+"""What SchemaOutdated says where `umavez migrate` cannot help."""
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Command
 from umavez import SchemaOutdated
+from umavez.errors import TABLE_FOREIGN
 from umavez.messaging.tables import version as messaging
 from umavez.migration import migrate
 from umavez.sequences import version as sequences
@@ -36,6 +37,12 @@ _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
     "postgresql": "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()",
     "mariadb": "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
+}
+_COLUMNS = {
+    "sqlite": "SELECT count(*) FROM pragma_table_info('idempotency_records')",
+    "postgresql": "SELECT count(*) FROM information_schema.columns WHERE table_name = 'idempotency_records'",
+    "mariadb": "SELECT count(*) FROM information_schema.columns WHERE table_schema = database()"
+    " AND table_name = 'idempotency_records'",
 }
 
 
@@ -114,6 +121,19 @@ def test_a_table_that_somebody_dropped_is_made_again(url: str, table: str) -> No
     migrate(url)
 
     assert tables(url) >= TABLES
+
+
+def test_a_table_of_somebody_else_is_named_and_left_alone(command: Command, url: str) -> None:
+    with writing(url, "tables") as connection:
+        Sql(connection).count("CREATE TABLE idempotency_records (k varchar(50) PRIMARY KEY, body text)")
+
+    refused = command("migrate", "--store", url, code=1)
+
+    assert refused.stderr == f"umavez: {TABLE_FOREIGN}\n"
+    assert tables(url) - {"sqlite_sequence"} == {"idempotency_records"}
+    with reading(url, "tables") as connection:
+        assert Sql(connection).rows("SELECT k, body FROM idempotency_records") == []
+        assert Sql(connection).rows(_COLUMNS[url.partition(":")[0]])[0][0] == 2
 
 
 def test_a_newer_version_of_any_part_is_refused(url: str) -> None:

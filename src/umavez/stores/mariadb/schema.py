@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from umavez.errors import SchemaOutdated, StoreUnavailable
+from umavez.errors import TABLE_FOREIGN, SchemaOutdated, StoreUnavailable
 from umavez.stores.mariadb.statements import Rows, Statement
 
 NEWEST = 2
@@ -19,6 +19,12 @@ VERSION = Statement("SELECT value FROM umavez_meta WHERE name = 'schema'")
 PRESENT = Statement(
     "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = 'umavez_meta'"
 )
+FOREIGN = Statement(
+    "SELECT EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = database()"
+    " AND table_name = 'idempotency_records') AND NOT EXISTS (SELECT 1 FROM information_schema.columns"
+    " WHERE table_schema = database() AND table_name = 'idempotency_records' AND column_name = 'digest')"
+)
+"""Whether a table of somebody else's stands where ours would be made: asked first, as each statement commits."""
 WHOLE = Statement(
     "SELECT count(*) = 6 FROM information_schema.tables WHERE table_schema = database()"
     " AND table_name IN ('umavez_meta', 'idempotency_records', 'umavez_fence', 'umavez_events', 'umavez_holders',"
@@ -67,6 +73,12 @@ def checked(results: list[Rows]) -> int:
     if version > NEWEST:
         raise SchemaOutdated(f"The tables have version {version} and this umavez knows {NEWEST}; upgrade umavez.")
     return version
+
+
+def refuse_foreign(results: list[Rows]) -> None:
+    """Raise SchemaOutdated where FOREIGN was answered with yes."""
+    if results[0][0][0]:
+        raise SchemaOutdated(TABLE_FOREIGN)
 
 
 def told(before: int, after: int, where: str, *, whole: bool = True) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from umavez.core.flow import Seen
 from umavez.core.key import Key
 from umavez.core.record import Query, Record
-from umavez.errors import SchemaOutdated
+from umavez.errors import TABLE_FOREIGN, SchemaOutdated
 from umavez.stores import rows
 from umavez.stores.postgres import statements as sql
 
@@ -45,8 +45,10 @@ def schema() -> str:
     return files("umavez.stores.postgres").joinpath("schema.sql").read_text("utf-8")
 
 
-def check_known(version: int) -> None:
-    """Raise SchemaOutdated when the tables were made by a newer umavez."""
+def check_known(version: int, *, foreign: bool) -> None:
+    """Raise SchemaOutdated when the tables were made by a newer umavez, or one is `foreign`, somebody else's."""
+    if foreign:
+        raise SchemaOutdated(TABLE_FOREIGN)
     if version > sql.VERSION:
         raise SchemaOutdated(
             f"The tables have schema {version} and this version knows {sql.VERSION}; upgrade umavez before using them."

@@ -67,4 +67,10 @@ WHOLE = (
     " AND NOT attisdropped)"
 )
 """Whether what the version speaks of is there: somebody may have dropped it."""
+FOREIGN = (
+    "SELECT EXISTS (SELECT FROM pg_class found WHERE relname = 'idempotency_records'"
+    " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+    " AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = found.oid AND attname = 'digest' AND NOT attisdropped))"
+)
+"""Whether a table of somebody else's stands where ours would be made. One in another schema of the path does not."""
 INSTALLED = "SELECT value FROM umavez_meta WHERE name = 'schema'"

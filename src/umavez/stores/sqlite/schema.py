@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from importlib.resources import files
 
-from umavez.errors import SchemaOutdated
+from umavez.errors import TABLE_FOREIGN, SchemaOutdated
 from umavez.stores.rows import KEY, WRITE
 from umavez.stores.sqlite.statements import SCHEMA_VERSION, VERSION
 
@@ -24,6 +24,7 @@ _BACK = (
     f"INSERT INTO idempotency_records (id, {_COLUMNS}) SELECT fence, {_COLUMNS} FROM umavez_records_1 ORDER BY fence",
     "DROP TABLE umavez_records_1",
 )
+_OURS = "SELECT count(*) FROM pragma_table_info('idempotency_records') WHERE name = 'digest'"
 _ORIGINS = "SELECT count(*) FROM pragma_table_info('idempotency_records') WHERE name = 'origin'"
 _DONE = f"UPDATE umavez_meta SET value = {VERSION} WHERE name = 'schema' AND value < {VERSION}"
 
@@ -31,7 +32,7 @@ _DONE = f"UPDATE umavez_meta SET value = {VERSION} WHERE name = 'schema' AND val
 def create_tables(connection: sqlite3.Connection) -> None:
     """Make or upgrade the tables, in one transaction that no other process can come between.
 
-    Raises SchemaOutdated, and touches nothing, where a newer umavez made them.
+    Raises SchemaOutdated, and touches nothing, where a newer umavez made them, or somebody else a table of that name.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -50,6 +51,8 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def _installed(connection: sqlite3.Connection) -> int:
     """The version of the tables; 0 where one of them is missing. Raises SchemaOutdated."""
     there = {name for (name,) in connection.execute(_THERE)}
+    if "idempotency_records" in there and not connection.execute(_OURS).fetchone()[0]:
+        raise SchemaOutdated(TABLE_FOREIGN)
     row = connection.execute(SCHEMA_VERSION).fetchone() if "umavez_meta" in there else None
     version = 0 if row is None else int(row[0])
     if version > VERSION:

@@ -27,7 +27,20 @@ from umavez.stores.mariadb._async.connection import AsyncMariadbConnection, Exec
 from umavez.stores.mariadb._async.joined import AsyncJoinedMariadbStore
 from umavez.stores.mariadb._async.swaps import AsyncMariadbLane
 from umavez.stores.mariadb.errors import Blocked
-from umavez.stores.mariadb.schema import BEGIN, COMMIT, GALERA, NEWEST, PRESENT, VERSION, WHOLE, checked, schema, told
+from umavez.stores.mariadb.schema import (
+    BEGIN,
+    COMMIT,
+    FOREIGN,
+    GALERA,
+    NEWEST,
+    PRESENT,
+    VERSION,
+    WHOLE,
+    checked,
+    refuse_foreign,
+    schema,
+    told,
+)
 from umavez.stores.mariadb.statements import (
     Rows,
     Statement,
@@ -180,8 +193,9 @@ class AsyncMariadbStore:
 
     @async_sheltered
     async def migrate(self) -> str:
-        """Create or upgrade the tables. Raises SchemaOutdated where a newer version made them."""
+        """Create or upgrade the tables. Raises SchemaOutdated where a newer version or somebody else made them."""
         async with self._look() as connection:
+            refuse_foreign(await connection.run(FOREIGN))
             (((present,),),) = await connection.run(PRESENT)
             before = checked(await connection.run(VERSION)) if present else 0
             whole = await _whole(connection)

@@ -27,7 +27,20 @@ from umavez.stores.mariadb._sync.connection import Execute, MariadbConnection
 from umavez.stores.mariadb._sync.joined import JoinedMariadbStore
 from umavez.stores.mariadb._sync.swaps import MariadbLane
 from umavez.stores.mariadb.errors import Blocked
-from umavez.stores.mariadb.schema import BEGIN, COMMIT, GALERA, NEWEST, PRESENT, VERSION, WHOLE, checked, schema, told
+from umavez.stores.mariadb.schema import (
+    BEGIN,
+    COMMIT,
+    FOREIGN,
+    GALERA,
+    NEWEST,
+    PRESENT,
+    VERSION,
+    WHOLE,
+    checked,
+    refuse_foreign,
+    schema,
+    told,
+)
 from umavez.stores.mariadb.statements import (
     Rows,
     Statement,
@@ -180,8 +193,9 @@ class MariadbStore:
 
     @sheltered
     def migrate(self) -> str:
-        """Create or upgrade the tables. Raises SchemaOutdated where a newer version made them."""
+        """Create or upgrade the tables. Raises SchemaOutdated where a newer version or somebody else made them."""
         with self._look() as connection:
+            refuse_foreign(connection.run(FOREIGN))
             (((present,),),) = connection.run(PRESENT)
             before = checked(connection.run(VERSION)) if present else 0
             whole = _whole(connection)

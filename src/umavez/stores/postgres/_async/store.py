@@ -209,7 +209,7 @@ async def _completed(connection: AsyncConnection[Any]) -> tuple[int, bool]:
         await connection.execute(sql.PATIENCE)
         await connection.execute(sql.MIGRATING)
         before = await _version(connection)
-        check_known(before)
+        check_known(before, foreign=bool(await _first(connection, sql.FOREIGN)))
         whole = await _first(connection, sql.WHOLE)
         if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
             await connection.execute(schema())

@@ -210,7 +210,7 @@ def _completed(connection: Connection[Any]) -> tuple[int, bool]:
         connection.execute(sql.PATIENCE)
         connection.execute(sql.MIGRATING)
         before = _version(connection)
-        check_known(before)
+        check_known(before, foreign=bool(_first(connection, sql.FOREIGN)))
         whole = _first(connection, sql.WHOLE)
         if before < sql.VERSION or not whole:  # else left alone: creating an index that is there locks its table
             connection.execute(schema())
