@@ -43,7 +43,16 @@ def test_a_mistyped_file_is_exit_code_2_and_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [("records", "list"), ("leases", "list"), ("tokens", "list", "--purpose", "p")])
+LOOKING = [
+    ("records", "list"),
+    ("records", "count"),
+    ("leases", "list"),
+    ("tokens", "list", "--purpose", "p"),
+    ("sequences", "list"),
+]
+
+
+@pytest.mark.parametrize("words", LOOKING)
 def test_looking_into_somebody_elses_file_changes_nothing(
     command: Command, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -57,3 +66,24 @@ def test_looking_into_somebody_elses_file_changes_nothing(
     assert "run: umavez migrate --store URL" in answer.stderr
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("query", ["", "?journal=delete"])
+@pytest.mark.parametrize("begins", [b"", b"SQLite format 3\0"])
+@pytest.mark.parametrize("words", [*LOOKING, ("outbox", "list"), ("outbox", "dead"), ("outbox", "retry", "--all")])
+def test_what_is_no_database_or_a_damaged_one_is_said(
+    command: Command, tmp_path: Path, words: tuple[str, ...], begins: bytes, query: str
+) -> None:
+    file = tmp_path / "damaged.db"
+    file.write_bytes(begins + b"no header" * 1000)
+
+    answer = command(*words, "--store", f"sqlite:///{file}{query}", code=1)
+
+    assert answer.stderr.endswith("nothing was written, correct the URL, or restore the file.\n")
+    assert answer.stdout == ""
+
+
+def test_what_cannot_be_counted_is_no_count(command: Command) -> None:
+    answer = command("records", "count", "--store", "postgresql://127.0.0.1:1/loja", code=1)
+
+    assert "PostgreSQL cannot be reached" in answer.stderr

@@ -148,9 +148,12 @@ class Database:
         try:
             return await self._open()
         except Exception as error:
-            if self._translate(error) is None:
+            meant = self._translate(error)
+            if meant is None:
                 raise
-            raise StoreUnavailable("The database of the messages cannot be reached; check the URL.") from error
+            if meant.may_have_happened:  # said of a connection in use; over this one nothing was sent yet
+                meant = StoreUnavailable("The database of the messages cannot be reached; check the URL.")
+            raise meant from error
 
     async def migrate(self) -> str:
         """Create or upgrade the tables of messaging; safe to repeat."""

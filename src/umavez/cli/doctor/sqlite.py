@@ -12,6 +12,7 @@ from umavez.cli.doctor.findings import Examination, Finding, Level, schema_findi
 from umavez.cli.options import shown
 from umavez.errors import StoreUnavailable
 from umavez.stores.sqlite.connection import connect
+from umavez.stores.sqlite.errors import explained
 from umavez.stores.sqlite.statements import SCHEMA_VERSION, VERSION
 from umavez.stores.sqlite.url import parsed
 
@@ -36,7 +37,7 @@ def examine(url: str) -> Examination:
     try:
         schema, journal = _look(url)
     except (sqlite3.Error, StoreUnavailable) as error:
-        return _finished(url, None, (), f"{path} cannot be read as a SQLite database ({error}).")
+        return _finished(url, None, (), f"{path} cannot be read: {explained(error)}")
     library = library_finding(sqlite3.sqlite_version_info, journal)
     findings = (schema_finding(schema, VERSION), library, Finding("journal_mode", journal), *around)
     return _finished(url, schema, findings)

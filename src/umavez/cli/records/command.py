@@ -78,14 +78,22 @@ def _print(found: Selection, *, as_json: bool) -> None:
 def count_records(store: StoreUrl = None, watch: Watch = None, as_json: AsJson = False) -> None:
     """Count what somebody should look at, as far as an index leads: unknown, holder gone, failed within the hour.
 
+    A hyphen stands where counting took too long, or where the store has no index for it.
+
     \b
     Examples:
       umavez records count
       umavez records count --watch 5s
     """
     url = existing_url(store)
-    with Once(url, scope="umavez.console") as once, closing(Books(once, url)) as books:
-        watched(watch, lambda: _print_counts({name: books.number(name) for name in COUNTED}, as_json=as_json))
+    with open_to_look(url) as records, closing(Books(Once(records, scope="umavez.console"), url)) as books:
+        watched(watch, lambda: _print_counts(_counted(books), as_json=as_json))
+
+
+def _counted(books: Books) -> dict[str, Count]:
+    """Raises StoreError where the store does not answer at all: no number is no reason to sleep well."""
+    books.now()
+    return {name: books.number(name) for name in COUNTED}
 
 
 def _print_counts(counts: dict[str, Count], *, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.shelter import sheltered
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
-from umavez.stores.sqlite.errors import explained, translated
+from umavez.stores.sqlite.errors import beyond_trying, explained, translated
 from umavez.stores.sqlite.schema import create_tables
 from umavez.stores.sqlite.turns import BUSY, Guard, Turn, busy_seconds, guarding
 from umavez.stores.sqlite.url import JOURNALS, parsed
@@ -63,7 +63,8 @@ def _open_to_write(path: Path, journal: str, timeout: float) -> sqlite3.Connecti
 def as_made(url: str) -> str:
     """`url` with the journal that its file has already, unless it names one itself.
 
-    For those who come to look after a file that its application made: looking must not change it.
+    For those who come to look after a file that its application made: looking must not change it. Raises
+    StoreUnavailable where it is no database, or a damaged one: whatever else there is to say of it matters less.
     """
     path, _ = parsed(url)
     if "journal=" in url.partition("?")[2] or not path.is_file() or not path.stat().st_size:
@@ -72,8 +73,10 @@ def as_made(url: str) -> str:
         # Through SQLite: closing a file that was opened beside it would drop this process's locks on it.
         with closing(_open(path, "ro")) as connection:
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    except sqlite3.Error:
-        return url  # no database: whoever opens it next says so
+    except sqlite3.Error as error:
+        if beyond_trying(error):
+            raise explained(error) from error
+        return url  # held by somebody: whoever opens it next waits for them
     return f"{url}{'&' if '?' in url else '?'}journal={'wal' if mode == 'wal' else 'delete'}"
 
 

@@ -21,11 +21,20 @@ def translate(error: BaseException) -> StoreError | None:
         return None
     if "no such table" in str(error) or "no such column" in str(error):
         return SchemaOutdated(TABLES_MISSING)
-    # The low byte is the failure, the rest its kind. Errors that the module raises by itself have no code.
-    repair = _REPAIRS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "try again")
+    repair = _REPAIRS.get(_failure(error), "try again")
     return StoreUnavailable(
         f"SQLite did not take it ({error}); nothing was written, {repair}.", waited="locked" in str(error)
     )
+
+
+def beyond_trying(error: sqlite3.Error) -> bool:
+    """Whether the file itself has to be seen to before anything can go on."""
+    return _failure(error) in _REPAIRS
+
+
+def _failure(error: sqlite3.Error) -> int:
+    # The low byte is the failure, the rest its kind. Errors that the module raises by itself have no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def tries(_: BaseException | None) -> int:
