@@ -74,6 +74,7 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
     full one would look at all of it, and hold the event loop for a tenth of a second and more.
     """
     settings = settings or Settings()
+    settings.hand_over()
     desk = ConsoleMount()
 
     @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ RESERVED = ("local", "umavez")
 """Names that are no caller's: everybody's without keys, and the engine's own."""
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 """Where prometheus_client keeps the counters of several processes; read when a worker imports it."""
+_ENGINES = ("seal_keys", "console_users")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 LONGEST_LINK = 500
 """Characters of the address that links in mails begin with: a line of a mail has 998 octets."""
@@ -145,6 +146,12 @@ class Settings(BaseSettings):
         default="auto", description="what of mailing runs inside the server: both, none or one; auto: both on SQLite"
     )
     mailing_max_bytes: int = Field(default=2 << 30, ge=1_000, description="largest list that is taken")
+    seal_keys: SecretStr = Field(
+        default=SecretStr(""), description="name:base64 of 32 bytes, newest first, comma separated; seals what is kept"
+    )
+    console_users: SecretStr = Field(
+        default=SecretStr(""), description="who may sign in to the console: entries of `umavez console-user`"
+    )
     enable_geofence: bool = Field(
         default=True,
         validation_alias=AliasChoices("enable_geofence", "UMAVEZ_ENABLE_GEOFENCE", "ENABLE_GEOFENCE"),
@@ -249,6 +256,12 @@ class Settings(BaseSettings):
             return None
         return Path(unquote(self.database.partition(":///")[2].partition("?")[0]))
 
+    def hand_over(self) -> None:
+        """Let the engine, which reads the environment and no `.env`, find its own settings that stand there."""
+        for name in _ENGINES:
+            if value := getattr(self, name).get_secret_value():
+                os.environ[f"UMAVEZ_{name.upper()}"] = value
+
     def export(self) -> None:
         """Hand these settings to the worker processes, which read the environment."""
         for name, value in self.model_dump().items():
@@ -265,6 +278,7 @@ def settings_of(given: Mapping[str, Any], *, there: bool = False) -> Settings:
         settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         raise ConfigurationError(_sentence(error)) from None
+    settings.hand_over()
     if there and settings.file is not None and not settings.file.is_file():
         raise ConfigurationError(
             f"There is no file {settings.file}; correct --database, or make the file with: umavez serve."

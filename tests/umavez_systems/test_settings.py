@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from umavez_systems.settings import Settings
+from umavez.console.people import entry, users
+from umavez.encryption import SealedCodec, new_key
+from umavez_systems.processos.assembly import codec_of_environment
+from umavez_systems.settings import Settings, settings_of
 
 SEED = 20261
 KEY = "0123456789abcdef"
@@ -54,6 +58,21 @@ def test_workers_are_handed_the_secrets_themselves(monkeypatch: pytest.MonkeyPat
     settings = Settings(api_keys=SecretStr(f"ana:{KEY}"), portal_token=SecretStr("tok"))
     settings.export()
     assert (os.environ["UMAVEZ_API_KEYS"], os.environ["UMAVEZ_PORTAL_TOKEN"]) == (f"ana:{KEY}", "tok")
+
+
+def test_what_the_engine_reads_from_the_environment_may_stand_in_the_env_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    user = entry("ana", "a password of hers", "look+decide")
+    (tmp_path / ".env").write_text(f"UMAVEZ_SEAL_KEYS=k1:{new_key()}\nUMAVEZ_CONSOLE_USERS={user}\n")
+
+    settings_of({})
+
+    assert isinstance(codec_of_environment(), SealedCodec)
+    assert users(os.environ).signed_in("ana", "a password of hers")
+    assert "k1:" not in repr(settings_of({}))
 
 
 @pytest.mark.parametrize(
