@@ -237,9 +237,11 @@ def _lote(claim: Path) -> Any:
         raise ConfigurationError(f"{claim}: {error}") from None
 
 
-@group.command("portal", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@group.command(
+    "portal", context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+)
 def portal(context: typer.Context) -> None:
-    """Run a simulated payer's portal; see `umavez processos portal -- --help`."""
+    """Run a simulated payer until it is stopped; its options are the simulator's own."""
     from umavez_systems.processos.portal.simulator import main  # noqa: PLC0415  # of use to this command only
 
     main(context.args)

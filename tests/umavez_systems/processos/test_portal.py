@@ -11,17 +11,20 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.umavez_systems.processos.conftest import claim
 from tests.umavez_systems.processos.test_tiss import MORE, good, told
 from tests.umavez_systems.processos.worlds import World
 from umavez import OutcomeUnknown
+from umavez.cli.app import app
 from umavez_systems.processos.attempts import Step
 from umavez_systems.processos.contas.domain import Tipo, demonstrativo_of
 from umavez_systems.processos.database import Reservas
 from umavez_systems.processos.domain import Glosa, lote_of
 from umavez_systems.processos.operations import Faturamento
 from umavez_systems.processos.portal.client import LONGEST, LONGEST_WAIT, HttpPortal
+from umavez_systems.processos.portal.simulator import FAULTS
 from umavez_systems.processos.ports import PortalOcupado, PortalSemResposta
 
 LOTE = lote_of(claim())
@@ -220,3 +223,28 @@ def test_an_answer_about_something_else_leaves_what_was_sent_unknown(
         assert record.settled is None
     finally:
         world.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rate", "lose_after=x"], "write lose_after=0.1 for one request in ten"),
+        (["--rate", "lose_after"], "write lose_after=0.1 for one request in ten"),
+        (["--rate", "lost=0.1"], "known are busy, "),
+        (["--port", "99999"], "give a number up to 65535"),
+        (["--hold", "-1"], "give a number up to 86400"),
+        (["--port", "0", "--database", "/nowhere/portal.db"], "/nowhere/portal.db cannot hold the ledger"),
+    ],
+)
+def test_the_command_says_in_a_sentence_what_it_cannot_begin_with(words: list[str], said: str) -> None:
+    refused = CliRunner().invoke(app, ["processos", "portal", *words], prog_name="umavez")
+
+    assert refused.exit_code == 2
+    assert said in refused.stderr.splitlines()[-1]
+
+
+def test_the_command_shows_its_own_options() -> None:
+    told = CliRunner().invoke(app, ["processos", "portal", "--help"], prog_name="umavez")
+
+    assert told.exit_code == 0
+    assert all(f"  {fault} " in told.stdout for fault in FAULTS)

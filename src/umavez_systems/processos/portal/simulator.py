@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import random
+import sqlite3
 import sys
 import threading
 import time
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from umavez import BoundedJson
+from umavez import BoundedJson, ConfigurationError
 from umavez_systems.processos.portal.ledger import Ledger, Refusal
 
 _BOUNDED = BoundedJson()
@@ -165,23 +166,62 @@ class Answer(BaseHTTPRequestHandler):
 
 def main(arguments: list[str] | None = None) -> None:
     """Serve until killed; the first line printed says where."""
-    parser = argparse.ArgumentParser(prog="umavez processos portal", description="A payer's portal to run against.")
-    parser.add_argument("--database", default="portal.db", help="where the ledger is kept")
-    parser.add_argument("--port", type=int, default=8020)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--hold", type=float, default=30.0, help="how long hang_before, hang_after and late take")
-    parser.add_argument("--refuse-duplicates", action="store_true", help="glosa 1308 for a guia handed in before")
-    parser.add_argument("--rate", action="append", default=[], metavar="FAULT=0.1", help=", ".join(FAULTS))
-    chosen = parser.parse_args(arguments)
-    rates = {name: float(rate) for name, _, rate in (entry.partition("=") for entry in chosen.rate)}
-    if strange := rates.keys() - FAULTS.keys():
-        parser.error(f"{min(strange)} is not a fault; known are {', '.join(FAULTS)}")
-    ledger = Ledger(chosen.database, refuse_duplicates=chosen.refuse_duplicates)
-    with Portal(chosen.port, ledger, Faults(rates, chosen.seed), chosen.hold) as portal:
+    chosen = _options().parse_args(arguments)
+    try:
+        ledger = Ledger(chosen.database, refuse_duplicates=chosen.refuse_duplicates)
+    except sqlite3.Error as error:
+        raise ConfigurationError(f"{chosen.database} cannot hold the ledger ({error}); name another file.") from error
+    with Portal(chosen.port, ledger, Faults(dict(chosen.rate), chosen.seed), chosen.hold) as portal:
         sys.stdout.write(f"http://127.0.0.1:{portal.server_address[1]}\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):
             portal.serve_forever()
+
+
+def _options() -> argparse.ArgumentParser:
+    faults = "\n".join(f"  {name:<13} {meaning}" for name, meaning in FAULTS.items())
+    parser = argparse.ArgumentParser(
+        prog="umavez processos portal",
+        description="Run a simulated payer until it is stopped; the first line says where it is.",
+        epilog=f"faults:\n{faults}\n\nexample:\n  umavez processos portal --port 8020 --rate lose_after=0.3",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--database", metavar="FILE", default="portal.db", help="where the ledger is kept (portal.db)")
+    parser.add_argument("--port", type=_port, default=8020, help="on 127.0.0.1 (8020); 0: any that is free")
+    parser.add_argument("--seed", type=int, default=1, help="repeats the faults that come by chance")
+    parser.add_argument("--hold", type=_seconds, default=30.0, help="seconds of hang_before, hang_after and late")
+    parser.add_argument("--refuse-duplicates", action="store_true", help="glosa 1308 for a guia handed in before")
+    parser.add_argument(
+        "--rate", type=_rate, action="append", default=[], metavar="FAULT=0.1", help="how often a fault comes by chance"
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number up to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    return _within(text, 86_400, f"{text!r} are no seconds; give a number up to 86400")
+
+
+def _rate(text: str) -> tuple[str, float]:
+    name, _, rate = text.partition("=")
+    if name not in FAULTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is not a fault; known are {', '.join(FAULTS)}")
+    return name, _within(rate, 1, f"{text!r} is no rate; write {name}=0.1 for one request in ten")
+
+
+def _within(text: str, most: float, complaint: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= most:
+        raise argparse.ArgumentTypeError(complaint)
+    return number
 
 
 if __name__ == "__main__":
