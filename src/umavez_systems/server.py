@@ -36,6 +36,7 @@ from umavez_systems.mailing.web_public import router as mailing_around
 from umavez_systems.mailing.web_returns import router as mailing_returns
 from umavez_systems.migrations import migrate as systems
 from umavez_systems.openapi import Documented, answers
+from umavez_systems.processos.assembly import warn_unsealed
 from umavez_systems.processos.contas.web import router as processos_contas
 from umavez_systems.processos.web import router as processos
 from umavez_systems.propostas.web import router as propostas
@@ -80,6 +81,7 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.openapi()  # now, because the first request would wait for it
+        warn_unsealed()
         app.state.carrier = carrier = Carrier(settings)
         desk.open(carrier)
         carrier.minutes.start()

@@ -46,7 +46,7 @@ def import_communities(
         typer.echo(f"umavez corridas import: {problem.detail}", err=True)
         raise typer.Exit(2) from None
     _with_corridas(database, lambda corridas: corridas.fleet.put_communities(found))
-    typer.echo(f"{len(found)} communities kept: {', '.join(community.id for community in found)}")
+    typer.echo(f"Kept: {', '.join(community.id for community in found)}")
 
 
 @group.command("sweep")

@@ -82,12 +82,17 @@ def open_processos(
     )
 
 
-def codec_of_environment() -> Codec:
-    """A sealing codec where UMAVEZ_SEAL_KEYS is set: results and states hold patient data."""
+def warn_unsealed() -> None:
+    """Say it to whoever serves or works; the commands of other systems open this one, too, and keep nothing."""
     if not os.environ.get("UMAVEZ_SEAL_KEYS"):
         LOG.warning(
             "Patient data of processos is stored unsealed; set UMAVEZ_SEAL_KEYS=id:base64-of-32-bytes to seal it"
         )
+
+
+def codec_of_environment() -> Codec:
+    """A sealing codec where UMAVEZ_SEAL_KEYS is set: results and states hold patient data."""
+    if not os.environ.get("UMAVEZ_SEAL_KEYS"):
         return JsonCodec()
     from umavez.encryption import SealedCodec  # noqa: PLC0415  # needs umavez[seal], only where keys are set
 

@@ -46,12 +46,13 @@ def opened(database: str | None, *, new: bool = False) -> Iterator[Any]:
     # Here, because every other command of `umavez` would wait for the BPMN engine and the server to load.
     from umavez_systems.database import open_database  # noqa: PLC0415
     from umavez_systems.problems import Problem  # noqa: PLC0415
-    from umavez_systems.processos.assembly import open_processos  # noqa: PLC0415
+    from umavez_systems.processos.assembly import open_processos, warn_unsealed  # noqa: PLC0415
     from umavez_systems.server import prepare  # noqa: PLC0415
     from umavez_systems.settings import settings_of  # noqa: PLC0415
 
     settings = settings_of({"database": database}, there=not new)
     prepare(settings)
+    warn_unsealed()
     link = open_database(settings.database, 2, settings.database_timeout_seconds)
     system = open_processos(settings, link, open_store(link.store_url))
     try:
