@@ -103,7 +103,7 @@ DOCUMENT = ("id", "tipo", "serie", "numero", "estado", "origem", "protocolo", "m
 def emit(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="JSON files: one order or a list in each."),
+        typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="JSON files: one order or a list in each."),
     ],
     key: Annotated[str | None, typer.Option("--key", help="Idempotency key; repeating it is safe.")] = None,
     batch: Annotated[
@@ -124,9 +124,8 @@ def emit(
 
     if together and not batch:
         raise ConfigurationError("--transacao is about one message: give --lote too.")
+    orders, many = _orders(files, many=batch)
     with opened(database, new=True) as system:
-        orders, many = _orders(files)
-        many = many or batch
         if any(order.organizacao == "demo" for order in orders):
             system.demo(principal)
         made = _emitted(system, _called(orders, principal, key, many), batch, together, quiet=not many or as_json)
@@ -136,14 +135,22 @@ def emit(
         typer.echo(_told(shown))
 
 
-def _orders(files: list[Path]) -> tuple[list[Any], bool]:
-    """The orders of all files in turn, and whether they were given as several. Raises problems."""
+def _orders(files: list[Path], *, many: bool) -> tuple[list[Any], bool]:
+    """The orders of all files in turn, and whether they were given as several. Raises ConfigurationError."""
+    read = [_orders_of(file) for file in files]
+    return [order for orders, _ in read for order in orders], many or len(files) > 1 or read[0][1]
+
+
+def _orders_of(file: Path) -> tuple[list[Any], bool]:
     from umavez_systems.fiscal.rules.orders import pedido_de  # noqa: PLC0415  # with the rest of the system
     from umavez_systems.money import exact_json  # noqa: PLC0415  # the same
+    from umavez_systems.problems import Problem  # noqa: PLC0415  # the same
 
-    found = [exact_json(file.read_bytes()) for file in files]
-    lists = [one if isinstance(one, list) else [one] for one in found]
-    return [pedido_de(data) for some in lists for data in some], len(files) > 1 or isinstance(found[0], list)
+    try:
+        found = exact_json(file.read_bytes())
+        return [pedido_de(data) for data in (found if isinstance(found, list) else [found])], isinstance(found, list)
+    except Problem as problem:
+        raise ConfigurationError(f"{file}: {problem.detail}") from problem
 
 
 def _called(orders: list[Any], principal: str, key: str | None, many: bool) -> list[Any]:

@@ -103,7 +103,9 @@ def test_files_of_the_city_go_in_one_message_and_a_repeat_shows_the_same_documen
 
 def test_a_mistake_is_one_sentence(shell: Shell) -> None:
     (shell.folder / "ruim.json").write_text("{")
-    assert "JSON" in shell.run("emitir", "ruim.json", fails=True)
+    (shell.folder / "outro.json").write_text('{"tipo": "X"}')
+    assert shell.run("emitir", "ruim.json", fails=True).startswith("umavez: ruim.json: O corpo não é JSON")
+    assert shell.run("emitir", "outro.json", "ruim.json", fails=True).startswith("umavez: outro.json: tipo: um de NFE")
 
 
 def test_a_demonstration_certificate_opens_with_its_password(tmp_path: Path) -> None:
