@@ -31,6 +31,7 @@ from umavez_systems.settings import Settings
 
 TRACE = 0x0AF7651916CD43DD8448EB211C80319C
 UMAVEZ = Path(sys.executable).parent / "umavez"
+ROOT = Path(__file__).parents[2]
 
 
 def test_health_readiness_and_the_schema(client: httpx.Client) -> None:
@@ -223,6 +224,20 @@ def test_every_command_on_the_start_page_works_as_printed(
     found = keeper.em_pe(tmp_path / "fiscal")
     assert found is not None, "the page tries the authorities"
     keeper.parar(found)  # it would end with this process, which goes on
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.pt-BR.md"])
+def test_the_request_of_the_readme_is_made_once_and_then_replayed(client: httpx.Client, name: str) -> None:
+    (command,) = re.findall(r"^curl .*?(?=^```)", (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+    here = command.replace("http://127.0.0.1:8000", f"http://{client.base_url.host}:{client.base_url.port}")
+    assert here != command
+    words = ["bash", "-c", here]
+    first, again = (subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(2))
+
+    assert first.startswith("HTTP/1.1 201 Created")
+    assert again.startswith("HTTP/1.1 200 OK")
+    assert ("idempotent-replayed: true" in first, "idempotent-replayed: true" in again) == (False, True)
+    assert first.partition("\n\n")[2] == again.partition("\n\n")[2] != ""
 
 
 def run_start_page(client: httpx.Client) -> None:
