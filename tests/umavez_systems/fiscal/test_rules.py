@@ -10,12 +10,23 @@ from hypothesis import strategies as st
 
 from umavez.failures import Phase
 from umavez_systems.fiscal.domain import TRANSICOES, Acao, Desfecho, Estado, Tipo, pode_passar
-from umavez_systems.fiscal.ports import Ato, Evento, NadaEnviado, Ocupada, Recusada, Resposta, SemResposta
+from umavez_systems.fiscal.ports import (
+    Ato,
+    AutoridadeError,
+    Evento,
+    NadaEnviado,
+    Ocupada,
+    Recusada,
+    Resposta,
+    SemResposta,
+)
 from umavez_systems.fiscal.rules import deadlines, retrying
 from umavez_systems.fiscal.rules.catalogue import MANUAL, PERFIS, SPEC, catalogo
 from umavez_systems.fiscal.rules.decisions import decidir_consulta, decidir_emissao
 from umavez_systems.fiscal.rules.ledger import Destino, livro
 from umavez_systems.fiscal.rules.proof import INICIO, Entrada, bruto, escrita, falhas
+from umavez_systems.fiscal.wire import soap
+from umavez_systems.outgoing.connections import Answer
 
 QUICK = settings(deadline=None, max_examples=60)
 """A loaded machine is no fault of the code."""
@@ -120,27 +131,30 @@ def test_an_envelope_without_a_protocol_proves_nothing() -> None:
 
 
 def test_s4_04_the_pauses_are_the_seeds() -> None:
-    assert [retrying.espera(attempt) for attempt in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert [retrying.BACKOFF.pause(attempt) for attempt in range(1, 8)] == [1, 2, 4, 8, 16, 30, 30]
     assert retrying.BACKOFF.attempts == 3
 
 
 @pytest.mark.parametrize(
-    ("status", "row", "again"),
+    ("status", "phase"),
     [
-        (500, retrying.SERVIDOR, True),
-        (599, retrying.SERVIDOR, True),
-        (429, retrying.LIMITE, True),
-        (400, retrying.VALIDACAO, False),
-        (422, retrying.VALIDACAO, False),
-        (401, retrying.AUTENTICACAO, False),
-        (403, retrying.AUTENTICACAO, False),
-        (404, retrying.INEXISTENTE, False),
-        (409, retrying.CONFLITO, False),
+        (500, Phase.MAYBE_SENT),  # "verificar + retry": asked first, then sent again
+        (599, Phase.MAYBE_SENT),
+        (429, Phase.NEVER_SENT),  # "respeitar Retry-After"
+        (400, Phase.REFUSED),
+        (422, Phase.REFUSED),
+        (401, Phase.REFUSED),
+        (403, Phase.REFUSED),
+        (404, Phase.REFUSED),
+        (409, Phase.REFUSED),
     ],
 )
-def test_s4_04_the_seeds_table_row_by_row(status: int, row: retrying.Categoria, again: bool) -> None:
-    assert retrying.categoria_http(status) is row
-    assert row.repete is again
+def test_s4_04_the_seeds_table_row_by_row(status: int, phase: Phase) -> None:
+    with pytest.raises(AutoridadeError) as failed:
+        soap._refuse_status(Answer(status, {"retry-after": "7"}, b""))
+
+    assert retrying.trouble_of(failed.value).phase is phase
+    assert getattr(failed.value, "retry_after", None) == (7.0 if status == 429 else None)
 
 
 def test_s4_04_only_what_never_left_is_sent_again_without_asking() -> None:
