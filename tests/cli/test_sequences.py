@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Command
 from tests.messaging.places import Place, place_of
-from umavez.cli.sequences.look import count_from, last_below
 from umavez.sequences import NumbersExhausted, Range, Sequences
+from umavez.sequences.standing import count_from, last_below
 from umavez.stores.sqlite.store import WAL_IS_SAFE
 
 ON_SERVERS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("postgres", "mariadb")]

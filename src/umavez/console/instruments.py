@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response, StreamingResponse
 
-from umavez.cli.sequences.look import Standing, standings
 from umavez.console.books import MOST_FOUND, PAGE, Books, Count, Found, counting
 from umavez.console.decisions import Audit, month_of
 from umavez.console.history import announced, handlings, named
@@ -29,6 +28,7 @@ from umavez.core.token import expiry
 from umavez.errors import ConfigurationError, SchemaOutdated
 from umavez.messaging.inspection import BLOCKED_COUNTED, STATES, Entry, Inspection
 from umavez.sequences.ranges import ENDLESS
+from umavez.sequences.standing import Standing, standings
 from umavez.sql.flow import Ask, SqlFlow
 
 MOST_ENTRIES = 100

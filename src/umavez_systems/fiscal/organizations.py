@@ -31,7 +31,6 @@ MOST_REMEMBERED = 1000
 """Organisations whose rows are kept in memory; only a new certificate ever changes one."""
 MOST_OPEN = 500
 """Accesses to authorities that are open at a time, each with a TLS context and its connections."""
-AMBIENTES = ("simulador", "homologacao", "producao")
 SEALED = "fiscal_certificado"
 """What the sealed certificate is, in the name that its seal is bound to."""
 INSERT = (

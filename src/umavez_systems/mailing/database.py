@@ -61,12 +61,6 @@ INSERT_HISTORY = "INSERT INTO mailing_history (mailing_id, entry_id, evento, por
 HISTORY = (
     "SELECT entry_id, evento, por, motivo, created_at FROM mailing_history WHERE mailing_id = ? ORDER BY id LIMIT ?"
 )
-FIRST_ENTRIES = (
-    "SELECT id, mailing_id, email, token, linha, variaveis FROM mailing_entries"
-    " WHERE mailing_id = ? AND status <> 'INVALID' AND id > ? ORDER BY id LIMIT ?"
-)
-
-
 SUPPRESS = (
     "INSERT INTO mailing_suppressions (principal, email, motivo, detalhe) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (principal, email) DO NOTHING"

@@ -9,13 +9,13 @@ import typer
 
 from umavez.cli.options import AsJson, StoreUrl, existing_url
 from umavez.cli.sequences import view as sequences_view
-from umavez.cli.sequences.look import Standing, standings
 from umavez.errors import ConfigurationError
 from umavez.sequences import Sequences
 from umavez.sequences.errors import SeriesUnknown
 from umavez.sequences.flows import Series
 from umavez.sequences.names import checked
 from umavez.sequences.ranges import ENDLESS
+from umavez.sequences.standing import Standing, standings
 from umavez.sql.connection import Sql
 from umavez.sql.database import reading, writing
 from umavez.sql.flow import carry

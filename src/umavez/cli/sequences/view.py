@@ -10,9 +10,9 @@ from rich.text import Text
 from umavez.cli.durations import written
 from umavez.cli.screen.table import columns, fields, indent, plain
 from umavez.cli.screen.table import print_list as print_table
-from umavez.cli.sequences.look import Piece, Standing
 from umavez.sequences.administration import Voided
 from umavez.sequences.ranges import ENDLESS
+from umavez.sequences.standing import Piece, Standing
 
 VOIDED_SHOWN = 20
 """Voided numbers that people are shown; `--json` has them all."""

@@ -7,16 +7,17 @@ itself, as if it had been sent alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from umavez import Attempt
 from umavez_systems.database import Connection, Duplicate, Row
 from umavez_systems.fiscal.atos.claims import Reserva, encerrar
 from umavez_systems.fiscal.atos.steps import Conclusao, Contexto, Veredito
 from umavez_systems.fiscal.domain import Acao, Pedido, Tipo
-from umavez_systems.fiscal.ports import AutoridadeError, NadaEnviado, Resposta, SemResposta
+from umavez_systems.fiscal.ports import AutoridadeDeLotes, AutoridadeError, NadaEnviado, Resposta, SemResposta
 from umavez_systems.fiscal.rules.identifiers import invalid
 from umavez_systems.fiscal.rules.orders import MOST_IN_BATCH, Conteudo, conteudo
 from umavez_systems.principals import scoped_key
@@ -181,9 +182,9 @@ class Lotes:
             answers = self._cidade(org_id).consultar_lote([one.contexto.ato for one in asked])
         except AutoridadeError:
             return  # each is asked about by itself, later
-        self._write(asked, list(answers), asked=True)
+        self._write(asked, answers, asked=True)
 
-    def _write(self, batch: list[Levado], answers: list[Resposta | SemResposta] | list[Any], *, asked: bool) -> None:
+    def _write(self, batch: list[Levado], answers: Sequence[Resposta | SemResposta], *, asked: bool) -> None:
         """Each answer with its decision, and the end of those that it decides: one commit."""
         with self._fiscal.database.transaction() as connection:
             for one, answer in zip(batch, answers, strict=True):
@@ -196,8 +197,8 @@ class Lotes:
                 if one.problema is None:
                     encerrar(one.attempt, connection, {"nome": one.contexto.ato.nome})
 
-    def _cidade(self, org_id: str) -> Any:
-        return self._fiscal.organizacoes.autoridade(org_id, Tipo.NFSE_SP)
+    def _cidade(self, org_id: str) -> AutoridadeDeLotes:
+        return cast(AutoridadeDeLotes, self._fiscal.organizacoes.autoridade(org_id, Tipo.NFSE_SP))
 
 
 def _open(concluded: Conclusao) -> AutoridadeError | None:

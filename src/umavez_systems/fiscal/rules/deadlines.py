@@ -25,7 +25,6 @@ class Prazos:
     cancelar_nfce: int = HORA // 2
     cancelar_nfse: int = 24 * HORA
     """Each city has its own, told by a refusal (E0822, 324); this is the most cautious of those known."""
-    substituir: int = 168 * HORA
     epec: int = 168 * HORA
     offline: int = 24 * HORA
     transmitir: int = 7 * 24 * HORA

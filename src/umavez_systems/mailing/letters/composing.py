@@ -23,7 +23,6 @@ SENDER_LONGEST = 320
 """Characters, as it is kept and sent: letters beyond ASCII take several."""
 _HERE = re.compile(r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*@localhost")
 """A sender of a machine without a name of its own, as the setting's own default is."""
-HTTP_ONLY = ("List-Unsubscribe", "List-Unsubscribe-Post")
 
 
 def sender_of(text: str) -> str:
