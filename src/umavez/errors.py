@@ -140,7 +140,10 @@ class ClaimLost(UmavezError):
     """This attempt held the key and no longer does: another has taken over, so stop and undo."""
 
     def __init__(self, key: Key) -> None:
-        super().__init__(f"The claim on {key.operation} {key.value!r} was lost; nothing more was recorded.")
+        super().__init__(
+            f"The claim on {key.operation} {key.value!r} is lost and nothing more was recorded;"
+            " stop, and undo what can be undone."
+        )
         self.key = key
 
 

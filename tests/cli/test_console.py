@@ -107,9 +107,15 @@ def test_beyond_this_machine_people_must_sign_in(
 def test_wrong_words_are_said_in_a_sentence(command: Command, tmp_path: Path) -> None:
     assert "There is no file" in command("console", "--store", f"sqlite:///{tmp_path}/none.db", code=2).stderr
     assert "12 characters" in command("console-user", "ana", "--password", "short", code=2).stderr
-    assert (
-        "roles are" in command("console-user", "ana", "--roles", "fly", "--password", "a long password", code=2).stderr
-    )
+    # Before a password is asked for.
+    assert "roles are" in command("console-user", "ana", "--roles", "fly", code=2).stderr
+    assert "A name has" in command("console-user", "ana banana", code=2).stderr
+
+
+def test_a_password_is_asked_for_twice_and_never_shown(command: Command) -> None:
+    told = command("console-user", "ana", stdin="a long password\na long password\n").stdout
+    assert Users(told.splitlines()[-1]).signed_in("ana", "a long password") == Who("ana")
+    assert "a long password" not in told
 
 
 def test_while_it_runs_what_stands_in_the_store_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

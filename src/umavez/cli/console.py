@@ -17,7 +17,7 @@ from umavez.cli.records.outcome import AsWritten, sealed
 from umavez.cli.stopping import until_stopped
 from umavez.console import console as made
 from umavez.console import loopback
-from umavez.console.people import VARIABLE, entry, users
+from umavez.console.people import VARIABLE, entry, refuse_unfit, users
 from umavez.errors import ConfigurationError
 from umavez.observe.minutes import Minutes
 
@@ -103,9 +103,7 @@ def _listening(host: str, port: int) -> socket.socket:
 def console_user(
     name: Annotated[str, typer.Argument(help="Who signs in.")],
     roles: Annotated[str, typer.Option(help="look, reveal, decide, govern; joined by +.")] = "look",
-    password: Annotated[
-        str, typer.Option(prompt=True, hide_input=True, confirmation_prompt=True, help="Asked for when left out.")
-    ] = "",
+    password: Annotated[str | None, typer.Option(help="Asked for when left out.", show_default=False)] = None,
 ) -> None:
     """Print a line for UMAVEZ_CONSOLE_USERS: somebody who may sign in, and what they may do.
 
@@ -113,6 +111,9 @@ def console_user(
     Example:
       umavez console-user ana --roles look+reveal+decide
     """
+    refuse_unfit(name, frozenset(roles.split("+")))  # before somebody types a password twice
+    if password is None:
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
     print(entry(name, password, roles))
 
 

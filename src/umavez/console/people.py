@@ -135,12 +135,19 @@ def users(environment: Mapping[str, str] = os.environ) -> Users:
 
 def entry(name: str, password: str, may: str) -> str:
     """A line for UMAVEZ_CONSOLE_USERS. Raises ConfigurationError."""
+    refuse_unfit(name, frozenset(may.split("+")))
     if len(password) < 12:
         raise ConfigurationError("A password has at least 12 characters; choose a longer one.")
     salt = secrets.token_bytes(16)
-    line = f"{name}:{may}:{_encoded(salt)}:{_encoded(_hashed(password, salt))}"
-    _user(line)
-    return line
+    return f"{name}:{may}:{_encoded(salt)}:{_encoded(_hashed(password, salt))}"
+
+
+def refuse_unfit(name: str, may: frozenset[str]) -> None:
+    """Raise ConfigurationError where nobody can be called so, or there is no such role."""
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError("A name has up to 60 letters of ASCII, digits and any of _.@-; choose another.")
+    if not may <= EVERYTHING:
+        raise ConfigurationError(f"The roles are {', '.join(ROLES)}, joined by +; correct them.")
 
 
 def _user(line: str) -> User:
@@ -149,8 +156,12 @@ def _user(line: str) -> User:
         user = User(name, frozenset(may.split("+")), urlsafe_b64decode(salt), urlsafe_b64decode(hashed))
     except (ValueError, NotBase64) as error:
         raise ConfigurationError(f"{VARIABLE}: an entry is no name:roles:salt:hash; make it with: {_MAKE}") from error
-    if not _NAME.fullmatch(name) or not user.may <= EVERYTHING or len(user.hash) != 32:
-        raise ConfigurationError(f"{VARIABLE}: roles are {', '.join(ROLES)}, joined by +; make entries with: {_MAKE}")
+    if len(user.hash) != 32:
+        raise ConfigurationError(f"{VARIABLE}: the hash of an entry is cut off; make the entry anew with: {_MAKE}")
+    try:
+        refuse_unfit(user.name, user.may)
+    except ConfigurationError as unfit:
+        raise ConfigurationError(f"{VARIABLE}: {unfit}") from None
     return user
 
 

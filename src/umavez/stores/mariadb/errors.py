@@ -90,7 +90,8 @@ def failed(error: BaseException, where: str) -> StoreError:
         return StoreUnavailable(f"MariaDB at {where} refuses a value as too long (error {code}); store less.")
     if code in LOST or code in CUT_SHORT or not 1000 <= code < 5000:
         return StoreUncertain(
-            f"MariaDB at {where} was lost before it answered (error {code}); the write may stand.",
+            f"MariaDB at {where} was lost before it answered (error {code});"
+            " send the same call again to learn what stands.",
             waited=_timed_out(error),
         )
     return StoreUnavailable(f"MariaDB at {where} refused the statement (error {code}); nothing was written.")

@@ -26,4 +26,7 @@ def unreachable(address: Address) -> StoreUnavailable:
 
 def uncertain(address: Address) -> StoreUncertain:
     """The command was sent, and its reply will never come."""
-    return StoreUncertain(f"The connection to Redis at {address} was lost before its reply, so the write may stand.")
+    return StoreUncertain(
+        f"The connection to Redis at {address} was lost before its reply, so the write may stand;"
+        " send the same call again to learn what does."
+    )

@@ -240,7 +240,9 @@ class SqliteFile:
             if connection.in_transaction:
                 raise
             # SQLite rolled back or committed on its own; only the file knows which.
-            raise StoreUncertain(f"SQLite did not confirm the commit ({error}).") from error
+            raise StoreUncertain(
+                f"SQLite did not confirm the commit ({error}); send the same call again to learn what stands."
+            ) from error
 
     @sheltered
     def _opened_reader(self) -> sqlite3.Connection:
