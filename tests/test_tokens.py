@@ -69,7 +69,7 @@ class Weighing(MemoryStore):
 
 
 def test_what_a_limited_owner_costs_does_not_grow_with_what_it_has_used() -> None:
-    """I4: with max_live=3 at most the ledger and three tokens are read, after 10 tokens as after 300."""
+    """With max_live=3 at most the ledger and three tokens are read, after 10 tokens as after 300."""
     store = Weighing(ManualClock())
     with Once(store, scope="s") as once:
         tokens = Tokens(once, "confirm", unknown="rerun", max_live=3)

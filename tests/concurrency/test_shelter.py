@@ -116,7 +116,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("number", ["SIGALRM", "SIGINT", "SIGTERM"])
 def test_signals_at_any_point_break_neither_the_store_nor_its_neighbours(url: str, number: str) -> None:
-    """H3: whatever a handler raises in the main thread, others are answered, and so is the next call."""
+    """Whatever a handler raises in the main thread, others are answered, and so is the next call."""
     seed, scope = secrets.randbelow(10**6), f"alarm-{secrets.token_hex(4)}"
     print("seed", seed)  # noqa: T201  # to run the same again
     with Once(url, scope=scope) as once:
@@ -322,7 +322,7 @@ print(cut, replayed)
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 def test_a_look_that_is_cut_off_gives_its_lock_back(tmp_path: Path, journal: str) -> None:
-    """H3: SQLite's looks go without a shelter; a handler that raises, and even looks itself, harms nobody."""
+    """SQLite's looks go without a shelter; a handler that raises, and even looks itself, harms nobody."""
     seed, url = secrets.randbelow(10**6), f"sqlite:///{tmp_path}/once.db?journal={journal}"
     print("seed", seed)  # noqa: T201  # to run the same again
 

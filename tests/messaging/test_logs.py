@@ -1,4 +1,4 @@
-"""B1: lines of relay and consumer have their fields beside them, for structlog and OTLP handlers; nothing secret."""
+"""Lines of relay and consumer have their fields beside them, for structlog and OTLP handlers; nothing secret."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_slow_answer_to_the_watchdog_is_no_absence(
 
 
 def test_large_messages_go_out_once_each(postgres_url: str, broker: RabbitBroker, runner: asyncio.Runner) -> None:
-    """I8: what is claimed together is bounded in bytes, so that its confirms come in time and nothing is sent again."""
+    """What is claimed together is bounded in bytes, so that its confirms come in time and nothing is sent again."""
     place = place_of(postgres_url)
     place.empty()
     with closing(place.connect()) as connection:

@@ -83,7 +83,7 @@ def test_every_message_is_published_once_and_marked(place: Place, database: Data
 def test_large_messages_go_out_some_at_a_time_and_a_cut_repeats_only_those(
     place: Place, database: Database, runner: asyncio.Runner, aggregate: str | None
 ) -> None:
-    """I8: what is claimed together is bounded in bytes, not in characters and not in rows alone."""
+    """What is claimed together is bounded in bytes, not in characters and not in rows alone."""
     many, body = 40, "é" * 500_000
     for _ in range(4):
         append(place, *(Message("t", body, aggregate=aggregate) for _ in range(many // 4)))
@@ -321,7 +321,7 @@ class Counted:
 def test_a_look_is_one_statement_and_a_claim_few(
     place: Place, database: Database, runner: asyncio.Runner, most: int
 ) -> None:
-    """I12: each is a round trip between the commit and the delivery; a look that finds nothing begins nothing."""
+    """Each is a round trip between the commit and the delivery; a look that finds nothing begins nothing."""
     backlog = Backlog(database.dialect)
 
     async def claim() -> tuple[list[str], int]:
@@ -344,7 +344,7 @@ def test_a_look_is_one_statement_and_a_claim_few(
 def test_the_database_as_a_broker_takes_a_message_in_two_statements(
     database: Database, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I12: who wants it, and the rows for them; large ones go in several statements and one transaction."""
+    """Who wants it, and the rows for them; large ones go in several statements and one transaction."""
     broker = LocalBroker(database)
 
     async def publish(*bodies: str) -> list[str]:
@@ -363,7 +363,7 @@ def test_the_database_as_a_broker_takes_a_message_in_two_statements(
 
 
 def test_one_lane_looks_at_a_time(place: Place, database: Database, eventually: Callable[..., Any]) -> None:
-    """I12: lanes that look together are in each other's way, and the first to find something waits for the others."""
+    """Lanes that look together are in each other's way, and the first to find something waits for the others."""
     looking, most = 0, 0
 
     class Watched(Relay):
@@ -385,7 +385,7 @@ def test_one_lane_looks_at_a_time(place: Place, database: Database, eventually: 
 def test_no_pause_between_looks_sleeps_through_a_hint(
     database: Database, eventually: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I12: the hint of this process comes before the commit; that of the commit itself must still be heard."""
+    """The hint of this process comes before the commit; that of the commit itself must still be heard."""
     pauses: list[tuple[asyncio.Event, float]] = []
     stops: list[asyncio.Event] = []
 
@@ -406,7 +406,7 @@ def test_no_pause_between_looks_sleeps_through_a_hint(
 
 
 def test_a_look_in_vain_beside_a_batch_that_is_out_is_short(tmp_path: Path) -> None:
-    """I5: all that waits may wait for that batch; looking through it again and again took longer than moving it."""
+    """All that waits may wait for that batch; looking through it again and again took longer than moving it."""
     place = place_of(f"sqlite:///{tmp_path}/ordered.db")
     place.empty()
     append(place, *(Message("t", str(number), aggregate=f"a{number % 3}") for number in range(2000)))
@@ -431,7 +431,7 @@ def test_a_look_in_vain_beside_a_batch_that_is_out_is_short(tmp_path: Path) -> N
 def test_the_lane_that_looks_hears_when_a_batch_is_over(
     place: Place, database: Database, eventually: Callable[..., Any]
 ) -> None:
-    """I5: with a poll of a minute an ordered backlog drains only if each batch wakes the lane that looks."""
+    """With a poll of a minute an ordered backlog drains only if each batch wakes the lane that looks."""
     append(place, *(Message("t", str(number), aggregate="a") for number in range(40)))
     in_vain = asyncio.Event()
 
@@ -468,7 +468,7 @@ def test_what_an_ordered_claim_costs_does_not_grow_with_done_rows(tmp_path: Path
 def test_a_backlog_that_came_at_once_is_claimed_without_a_walk_over_it(
     postgres_url: str, names: int, subscriber: str | None
 ) -> None:
-    """I5: before PostgreSQL has looked at what came, no statement of a claim reads much more than it takes."""
+    """Before PostgreSQL has looked at what came, no statement of a claim reads much more than it takes."""
     schema = f"fresh_{secrets.token_hex(4)}"
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute(f"CREATE SCHEMA {schema}")

@@ -233,7 +233,7 @@ async def _claimed_beside(
 def test_no_row_is_claimed_before_an_earlier_one_that_somebody_else_has(
     place: Place, database: Database, runner: asyncio.Runner, rival: str
 ) -> None:
-    """I2: whichever two statements of a claim a rival comes between, the order of every aggregate is kept."""
+    """Whichever two statements of a claim a rival comes between, the order of every aggregate is kept."""
     nth, came = 0, True
     while came:
         with closing(place.connect()) as connection:

@@ -1,4 +1,4 @@
-"""B2: a replay is linked to the trace that made its answer, in whichever process that was."""
+"""A replay is linked to the trace that made its answer, in whichever process that was."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ NEIGHBOURS = (
 
 @pytest.mark.postgres
 def test_one_system_that_is_locked_leaves_the_others_answering(postgres_url: str, serving: Any) -> None:
-    """B4: all of the shared threads stand before a locked table; every request of the other systems is answered."""
+    """All of the shared threads stand before a locked table; every request of the other systems is answered."""
     emptied(postgres_url)
     over = threading.Event()
     with serving(bounded(postgres_url)) as client:

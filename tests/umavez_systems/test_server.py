@@ -194,7 +194,7 @@ print(asyncio.run(frozen(create_app())), asyncio.run(frozen(create_served_app())
 
 
 def test_full_garbage_collections_of_a_server_do_not_look_at_what_stays(tmp_path: Path) -> None:
-    """B4: they held the event loop, and /health with it, for longer than anything else."""
+    """They held the event loop, and /health with it, for longer than anything else."""
     words = [sys.executable, "-c", FROZEN]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120)
     embedded, served = map(int, done.stdout.split())
