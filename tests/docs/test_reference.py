@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -24,6 +25,18 @@ ERRORS = [each.__name__ for each in PUBLIC if isinstance(each, type) and issubcl
 @pytest.mark.parametrize("name", [name for name in ERRORS if name not in ("UmavezError", "StoreError")])
 def test_every_error_stands_in_the_reference(name: str) -> None:
     assert f"| `{name}`" in REFERENCE or f", `{name}`" in REFERENCE
+
+
+@pytest.mark.parametrize("name", umavez.__all__)
+def test_every_public_name_stands_in_the_reference(name: str) -> None:
+    assert re.search(rf"`{name}\b", REFERENCE), name
+
+
+@pytest.mark.parametrize("module", sorted(set(re.findall(r"^\| .*?`(umavez\.[a-z_.]+)`", REFERENCE, re.MULTILINE))))
+def test_every_name_of_another_door_stands_in_the_reference(module: str) -> None:
+    found = importlib.import_module(module)
+    missing = [name for name in getattr(found, "__all__", ()) if not re.search(rf"`{name}\b", REFERENCE)]
+    assert not missing
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Policy) if each.init])
