@@ -96,12 +96,12 @@ def test_dead_messages_are_listed_retried_and_discarded(file: Path) -> None:
     half = umavez(file, "outbox", "retry", messages[0].id, "--by", "ana")
     assert (half.returncode, "--reason" in half.stderr, states(file)) == (2, True, ["DEAD", "DEAD"])
     signed = umavez(file, "outbox", "retry", messages[0].id, "--by", "ana", "--reason", "the queue is back")
-    assert signed.stdout == "1 messages wait again.\n"
+    assert signed.stdout == "1 message waits again.\n"
     assert "Retried by ana: the queue is back" in umavez(file, "outbox", "show", messages[0].id).stdout
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("UPDATE umavez_outbox SET state = 'DEAD' WHERE id = ?", (messages[0].id,))
         connection.commit()
-    assert umavez(file, "outbox", "retry", messages[0].id).stdout == "1 messages wait again.\n"
+    assert umavez(file, "outbox", "retry", messages[0].id).stdout == "1 message waits again.\n"
     done = umavez(file, "outbox", "discard", messages[1].id, "--by", "ana", "--reason", "obsolete")
     assert done.returncode == 0, done.stderr
     assert states(file) == ["WAITING", "DISCARDED"]

@@ -100,7 +100,7 @@ def run_relay(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     settings = RelaySettings(batch=batch, lanes=lanes, keep=keep, lease=lease)
     published = asyncio.run(_relay(existing_url(store), broker, prefix, settings, metrics_port))
-    print(f"{published} messages were published.")
+    print(f"{published:,} {'message was' if published == 1 else 'messages were'} published.")
 
 
 def _metrics(port: int, url: str) -> MessageObserver:
@@ -225,7 +225,7 @@ def retry_messages(
     many = _ask(store, subscriber, lambda look: look.retry(message, by or "", reason or ""))
     if message is not None and not many:
         raise NoSuchMessage(f"There is no dead message {message}; see: umavez outbox dead.")
-    print(f"{many} messages wait again.")
+    print(f"{many:,} {'message waits' if many == 1 else 'messages wait'} again.")
 
 
 def discard_message(

@@ -58,7 +58,7 @@ def sweep(database: Place = None) -> None:
         umavez corridas sweep --database postgresql:///corridas
     """
     swept = _with_corridas(database, lambda corridas: corridas.sweep(), there=True)
-    typer.echo(f"{swept} confirmations removed.")
+    typer.echo(f"{swept:,} {'confirmation' if swept == 1 else 'confirmations'} removed.")
 
 
 @group.command("demo")

@@ -226,7 +226,7 @@ def resend(
     """Send FAILED entries again: all of them, or those named."""
     with opened(database) as desk:
         row, many = desk.mailing.cases.resend(principal, number, by, entry or None)
-    typer.echo(f"{line_of(row)}\n{many} entries wait again.")
+    typer.echo(f"{line_of(row)}\n{many:,} {'entry waits' if many == 1 else 'entries wait'} again.")
 
 
 @group.command("resolve")
@@ -300,7 +300,7 @@ def import_suppressions(
     """Never write to these addresses. Takes what `export` writes; lines without an address are named, and exit 1."""
     with opened(database, new=True) as desk, file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         done = desk.mailing.suppressions.import_lines(principal, lines, file.name)
-    typer.echo(f"{done.new} addresses added.")
+    typer.echo(f"{done.new:,} {'address' if done.new == 1 else 'addresses'} added.")
     if done.bad:
         shown = ", ".join(map(str, done.bad[:20])) + (" …" if len(done.bad) > 20 else "")
         raise UmavezError(f"{len(done.bad)} lines hold no address and were left out: {shown}")
