@@ -1,12 +1,19 @@
-"""Questions of several calls: reading changes nothing, so that a call without an answer is made again (seed §10.2)."""
+"""Questions of several calls: reading changes nothing, so that a call without an answer is made again (seed §10.2).
+
+And what the authorities of services, which are asked so, have in common beside it.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from umavez_systems.fiscal.ports import NadaEnviado, SemResposta
-from umavez_systems.fiscal.rules.retrying import BACKOFF
+from umavez_systems.fiscal.domain import Tipo
+from umavez_systems.fiscal.ports import Ato, NadaEnviado, SemResposta
+from umavez_systems.fiscal.rules.identifiers import invalid
+from umavez_systems.fiscal.rules.retrying import BACKOFF, TEMPO_DE_CONSULTA, TEMPO_DE_ENVIO
+from umavez_systems.fiscal.wire.certificate import Certificado
+from umavez_systems.fiscal.wire.nfe import Emitente
 from umavez_systems.fiscal.wire.soap import Correio
 
 
@@ -56,3 +63,43 @@ class Pergunta:
         status, raw = self._correio.chamar(method, address, self._timeout, body, headers, answers)
         self.bruto += f"{method} {address.partition('://')[2].partition('/')[2]}: {status}\n".encode() + raw + b"\n"
         return status, raw
+
+
+class DeServicos:
+    """One taxpayer's access to an authority of services. `base`: where it is; a simulator may move."""
+
+    def __init__(
+        self,
+        emitente: Emitente,
+        certificado: Certificado,
+        correio: Correio,
+        *,
+        base: Callable[[], str] | None = None,
+        envio: float = TEMPO_DE_ENVIO,
+        consulta: float = TEMPO_DE_CONSULTA,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.emitente = emitente
+        self._certificado = certificado
+        self._correio = correio
+        self._base = base
+        self._envio = envio
+        self._consulta = consulta
+        self._sleep = sleep
+
+    def montar_epec(self, ato: Ato, quando: str) -> Ato:
+        """There is none."""
+        raise invalid("EPEC: a NFS-e não tem contingência.")
+
+    def montar_inutilizacao(
+        self, tipo: Tipo, ano: str, serie: int, primeiro: int, ultimo: int, justificativa: str
+    ) -> Ato:
+        """There is none."""
+        raise invalid("inutilização: a NFS-e não tem; o número fica explicado no livro.")
+
+    def _pergunta(self) -> Pergunta:
+        return Pergunta(self._correio, self._consulta, self._sleep)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._correio.close()

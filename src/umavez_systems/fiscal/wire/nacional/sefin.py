@@ -9,12 +9,12 @@ from typing import Any
 
 from lxml import etree  # type: ignore[import-untyped]  # ships no type information
 
-from umavez_systems.fiscal.domain import Acao, Tipo
+from umavez_systems.fiscal.domain import Acao
 from umavez_systems.fiscal.ports import Ato, Evento, Montado, Numerado, Resposta
 from umavez_systems.fiscal.rules.identifiers import chave_nfse, id_dps, id_pedido_evento, invalid
 from umavez_systems.fiscal.rules.retrying import TEMPO_DE_CONSULTA, TEMPO_DE_ENVIO
 from umavez_systems.fiscal.wire import schemas, signing
-from umavez_systems.fiscal.wire.asking import Pergunta
+from umavez_systems.fiscal.wire.asking import DeServicos, Pergunta
 from umavez_systems.fiscal.wire.certificate import Certificado
 from umavez_systems.fiscal.wire.nacional import dps, reading
 from umavez_systems.fiscal.wire.nacional.packing import desembalar, embalar
@@ -31,8 +31,8 @@ SENT = frozenset({200, 201, 400, 409, 422})
 FOUND = frozenset({200, 404})
 
 
-class Nacional:
-    """One taxpayer's access to SEFIN Nacional. `base`: where it is; a simulator may move."""
+class Nacional(DeServicos):
+    """One taxpayer's access to SEFIN Nacional."""
 
     nome = "adn"
 
@@ -48,14 +48,8 @@ class Nacional:
         consulta: float = TEMPO_DE_CONSULTA,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.emitente = emitente
-        self._certificado = certificado
+        super().__init__(emitente, certificado, correio, base=base, envio=envio, consulta=consulta, sleep=sleep)
         self._ambiente = ambiente
-        self._correio = correio
-        self._base = base
-        self._envio = envio
-        self._consulta = consulta
-        self._sleep = sleep
 
     def montar(self, numerado: Numerado) -> Montado:
         """The DPS's signed bytes, valid by the official schema; the key will be SEFIN's to give."""
@@ -83,16 +77,6 @@ class Nacional:
     def montar_correcao(self, ato: Ato, texto: str, sequencia: int, quando: str) -> Ato:
         """There is none."""
         raise invalid("carta de correção: a NFS-e não tem; substitua a nota.")
-
-    def montar_epec(self, ato: Ato, quando: str) -> Ato:
-        """There is none."""
-        raise invalid("EPEC: a NFS-e não tem contingência.")
-
-    def montar_inutilizacao(
-        self, tipo: Tipo, ano: str, serie: int, primeiro: int, ultimo: int, justificativa: str
-    ) -> Ato:
-        """There is none."""
-        raise invalid("inutilização: a NFS-e não tem; o número fica explicado no livro.")
 
     def transmitir(self, ato: Ato) -> Resposta:
         """Send the stored bytes of an act, packed; packing them again gives the same text."""
@@ -164,15 +148,8 @@ class Nacional:
         self.existe(nobody, asked)
         return Resposta("status", "200", "SEFIN Nacional responde.", asked.bruto)
 
-    def _pergunta(self) -> Pergunta:
-        return Pergunta(self._correio, self._consulta, self._sleep)
-
     def _get(self, asked: Pergunta, path: str, answers: frozenset[int]) -> tuple[int, bytes]:
         return asked.chamar("GET", self._address(path), None, JSON, answers)
 
     def _address(self, path: str) -> str:
         return f"{BASES[self._ambiente] if self._base is None else self._base()}/{path}"
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._correio.close()

@@ -16,13 +16,13 @@ from xml.sax.saxutils import escape
 
 from lxml import etree  # type: ignore[import-untyped]  # ships no type information
 
-from umavez_systems.fiscal.domain import Acao, Tipo
+from umavez_systems.fiscal.domain import Acao
 from umavez_systems.fiscal.ports import Ato, AutoridadeError, Montado, Numerado, Resposta, SemResposta
 from umavez_systems.fiscal.rules.deadlines import BRASILIA
 from umavez_systems.fiscal.rules.identifiers import invalid
 from umavez_systems.fiscal.rules.retrying import TEMPO_DE_CONSULTA, TEMPO_DE_ENVIO
 from umavez_systems.fiscal.wire import signing
-from umavez_systems.fiscal.wire.asking import Pergunta
+from umavez_systems.fiscal.wire.asking import DeServicos, Pergunta
 from umavez_systems.fiscal.wire.certificate import Certificado
 from umavez_systems.fiscal.wire.nfe import Emitente
 from umavez_systems.fiscal.wire.paulistana import reading, rps
@@ -43,8 +43,8 @@ MEMORY = 30.0
 """Seconds for which the notes of a period, read once, serve questions about documents that are decided."""
 
 
-class SaoPaulo:
-    """One taxpayer's access to the city. `base`: where it is; a simulator may move."""
+class SaoPaulo(DeServicos):
+    """One taxpayer's access to the city."""
 
     nome = "sp"
 
@@ -62,13 +62,7 @@ class SaoPaulo:
     ) -> None:
         if emitente.ccm is None:
             raise invalid("ccm: falta na organização; é a inscrição municipal em São Paulo.")
-        self.emitente = emitente
-        self._certificado = certificado
-        self._correio = correio
-        self._base = base
-        self._envio = envio
-        self._consulta = consulta
-        self._sleep = sleep
+        super().__init__(emitente, certificado, correio, base=base, envio=envio, consulta=consulta, sleep=sleep)
         self._hoje = hoje or (lambda: datetime.now(UTC).astimezone(BRASILIA).date())
         self._periodo = Periodo(self._page, self._hoje)
 
@@ -99,16 +93,6 @@ class SaoPaulo:
     def montar_correcao(self, ato: Ato, texto: str, sequencia: int, quando: str) -> Ato:
         """There is none."""
         raise invalid("carta de correção: a NFS-e de São Paulo não tem; cancele e emita outra.")
-
-    def montar_epec(self, ato: Ato, quando: str) -> Ato:
-        """There is none."""
-        raise invalid("EPEC: a NFS-e não tem contingência.")
-
-    def montar_inutilizacao(
-        self, tipo: Tipo, ano: str, serie: int, primeiro: int, ultimo: int, justificativa: str
-    ) -> Ato:
-        """There is none."""
-        raise invalid("inutilização: a NFS-e não tem; o número fica explicado no livro.")
 
     def transmitir(self, ato: Ato) -> Resposta:
         """Send the stored bytes of an act."""
@@ -204,9 +188,6 @@ class SaoPaulo:
         found = self._ask(self._pergunta(), "ConsultaNFe", wanted)
         return Resposta("status", "200", "São Paulo responde.", found.bruto)
 
-    def _pergunta(self) -> Pergunta:
-        return Pergunta(self._correio, self._consulta, self._sleep)
-
     def _send(self, method: str, tag: str, xml: bytes) -> Retorno:
         """One call that changes something: once, whatever happens to it."""
         address, body, headers = self._message(method, xml)
@@ -229,10 +210,6 @@ class SaoPaulo:
         headers = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": f'"{action}"'}
         address = BASES[self.emitente.layout_sp] if self._base is None else self._base()
         return address, body.encode(), headers
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._correio.close()
 
 
 def _chosen(notes: list[Nota], ato: Ato, raw: bytes) -> Resposta:
