@@ -105,12 +105,23 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
         redoc_url=None,
     )
     app.keyed = bool(settings.principals)
+    _guarded(app, settings)
+    _routed(app)
+    app.mount(PATH, desk)
+    return app
+
+
+def _guarded(app: Documented, settings: Settings) -> None:
+    """Put around `app` what a request passes before a route; the last that is added comes first."""
     app.add_middleware(KnownMethods, document=app.openapi)
     app.add_middleware(ReadableAddress)
     problems.install(app)
     app.add_middleware(Answers)
     app.add_middleware(Doors, settings=settings)
     logs.install(app)
+
+
+def _routed(app: FastAPI) -> None:
     for router in ROUTERS:
         app.include_router(router)
     app.add_api_route("/", start_page, tags=["server"], **answers("text/html"))
@@ -119,8 +130,6 @@ def create_app(settings: Settings | None = None, *, alone: bool = False) -> Fast
     app.add_api_route("/health", health, tags=["server"])
     app.add_api_route("/ready", ready, tags=["server"])
     app.add_api_route("/metrics", metrics, **answers("text/plain"))
-    app.mount(PATH, desk)
-    return app
 
 
 def prepare(settings: Settings) -> None:

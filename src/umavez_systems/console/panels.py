@@ -228,42 +228,24 @@ def panels(url: str, shared: Database | None = None) -> list[Panel]:
         return []
     return [
         MailingPanel("Mailing", "/mailing", (), url, shared),
-        FiscalPanel(
-            "Fiscal",
-            "/fiscal",
-            (
-                Question("the authority did not answer", "documentos_fiscais", "estado = 'INDETERMINADO'", alarm=True),
-                Question("divergent", "documentos_fiscais", "estado = 'DIVERGENTE'", alarm=True),
-                Question("sent, no answer yet", "documentos_fiscais", "estado = 'TRANSMITIDO'"),
-                Question("cancellations pending", "documentos_fiscais", "estado = 'CANCELAMENTO_PENDENTE'"),
-            ),
-            url,
-            shared,
-        ),
-        SystemPanel(
-            "Corridas",
-            "/corridas",
-            (
-                Question("rides under way", "rides", "status IN ('accepted', 'started') AND driver_id IS NOT NULL"),
-                Question(
-                    "confirmations waiting", "ride_confirmations", "NOT is_used AND expires_at > CURRENT_TIMESTAMP"
-                ),
-            ),
-            url,
-            shared,
-        ),
-        ProcessosPanel(
-            "Processos",
-            "/processos",
-            tuple(
-                Question(label, "processos", f"estado = '{state}'", alarm)
-                for label, state, alarm in (
-                    ("incidents", "incidente", True),
-                    ("waiting", "esperando", False),
-                    ("active", "ativo", False),
-                )
-            ),
-            url,
-            shared,
-        ),
+        FiscalPanel("Fiscal", "/fiscal", _FISCAL, url, shared),
+        SystemPanel("Corridas", "/corridas", _CORRIDAS, url, shared),
+        ProcessosPanel("Processos", "/processos", _PROCESSOS, url, shared),
     ]
+
+
+_FISCAL = (
+    Question("the authority did not answer", "documentos_fiscais", "estado = 'INDETERMINADO'", alarm=True),
+    Question("divergent", "documentos_fiscais", "estado = 'DIVERGENTE'", alarm=True),
+    Question("sent, no answer yet", "documentos_fiscais", "estado = 'TRANSMITIDO'"),
+    Question("cancellations pending", "documentos_fiscais", "estado = 'CANCELAMENTO_PENDENTE'"),
+)
+_CORRIDAS = (
+    Question("rides under way", "rides", "status IN ('accepted', 'started') AND driver_id IS NOT NULL"),
+    Question("confirmations waiting", "ride_confirmations", "NOT is_used AND expires_at > CURRENT_TIMESTAMP"),
+)
+_PROCESSOS = (
+    Question("incidents", "processos", "estado = 'incidente'", alarm=True),
+    Question("waiting", "processos", "estado = 'esperando'"),
+    Question("active", "processos", "estado = 'ativo'"),
+)

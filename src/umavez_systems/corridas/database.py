@@ -126,6 +126,18 @@ class Dialect:
             else "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
         )
         self.now = f"SELECT {now} AS now"
+        self._of_drivers(now, sqlite=sqlite)
+        self._of_rides(now, sqlite=sqlite)
+        self._of_confirmations(sqlite=sqlite)
+        # Who adds communities does so alone: what all of them add up to is looked at before it is committed.
+        self.lock_communities = None if sqlite else "LOCK TABLE communities IN SHARE ROW EXCLUSIVE MODE"
+        self.put_community = (
+            f"INSERT INTO communities (id, name, priority, geometry, changed_ms) VALUES (?, ?, ?, ?, {now})"
+            " ON CONFLICT (id) DO UPDATE SET name = excluded.name, priority = excluded.priority,"
+            " geometry = excluded.geometry, changed_ms = excluded.changed_ms"
+        )
+
+    def _of_drivers(self, now: str, *, sqlite: bool) -> None:
         # First a driver that a rival holds at this instant is passed over; only when nobody else is there is he waited
         # for. On SQLite there is no rival: the transaction is the only one that writes.
         hold = f"SELECT {_DRIVER} FROM drivers WHERE id = ? AND {FREE}"
@@ -145,6 +157,8 @@ class Dialect:
             f" available = excluded.available, changed_ms = excluded.changed_ms RETURNING {_DRIVER}"
         )
         self.set_available = f"UPDATE drivers SET available = ?, changed_ms = {now} WHERE id = ? RETURNING {_DRIVER}"
+
+    def _of_rides(self, now: str, *, sqlite: bool) -> None:
         # SQLite counts cents and PostgreSQL keeps its DECIMAL(10,2); each makes the other column of its own.
         price, cents = ("price_cents", "?") if sqlite else ("price", "CAST(? AS NUMERIC) / 100")
         # No row when the passenger has a ride that is under way: the index decides, not what was read before.
@@ -162,6 +176,8 @@ class Dialect:
         self.end_late_offer = END_OFFER.replace("status = 'requested'", late)
         hold_waiting = f"SELECT id FROM rides WHERE id = ? AND {_WAITING}"
         self.hold_waiting = hold_waiting if sqlite else f"{hold_waiting} FOR UPDATE SKIP LOCKED"
+
+    def _of_confirmations(self, *, sqlite: bool) -> None:
         lock = "" if sqlite else " FOR UPDATE"
         # As text: a driver that reads JSON by itself would make floats of its numbers.
         self.lock_confirmation = (
@@ -178,13 +194,6 @@ class Dialect:
         self.delete_expired = f"DELETE FROM ride_confirmations WHERE id IN ({expired}) AND {_EXPIRED} RETURNING {_GONE}"
         old = f"SELECT id FROM ride_confirmations WHERE is_used AND used_at <= ? {some}"
         self.delete_old = f"DELETE FROM ride_confirmations WHERE id IN ({old}) RETURNING id"
-        # Who adds communities does so alone: what all of them add up to is looked at before it is committed.
-        self.lock_communities = None if sqlite else "LOCK TABLE communities IN SHARE ROW EXCLUSIVE MODE"
-        self.put_community = (
-            f"INSERT INTO communities (id, name, priority, geometry, changed_ms) VALUES (?, ?, ?, ?, {now})"
-            " ON CONFLICT (id) DO UPDATE SET name = excluded.name, priority = excluded.priority,"
-            " geometry = excluded.geometry, changed_ms = excluded.changed_ms"
-        )
 
 
 def ride_of(row: Row) -> Ride:

@@ -44,20 +44,13 @@ async def records(visit: Visit) -> Response:
 async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response:
     books = visit.desk.books
     after = position(visit.asked("after"))
-    days = visit.asked("days") if visit.asked("days") in WINDOWS else ""
-    window = int(days or WINDOWS[0]) * DAY
-    if search.windowed and not days and not complaint:
-        window = await books.look(lambda: books.reach(DAY))
-    days = days or (WINDOWS[0] if window == DAY else "")
+    window, days, wider = await _window(visit, search, fixed=bool(complaint))
     wanted = Search() if complaint else search
     if complaint and books.walks:
         found = Found([], await books.look(books.now), None, 0)
     else:
         found = await books.look(lambda: books.found(by_host(books.engine.store, wanted), after, window))
     groups = [] if after else await books.look(lambda: failures(books, wanted))
-    wider = ""
-    if search.windowed and not complaint:
-        wider = next((each for each in WINDOWS if int(each) * DAY > window), "")
     return visit.page(
         "records.html",
         400 if complaint else 200,
@@ -75,6 +68,18 @@ async def _listed(visit: Visit, search: Search, complaint: str = "") -> Response
         holder=await _holders(visit),
         groups=groups,
     )
+
+
+async def _window(visit: Visit, search: Search, *, fixed: bool) -> tuple[int, str, str]:
+    """How far back is looked, the days that this is, and those of the next wider look; none where it is `fixed`."""
+    books = visit.desk.books
+    days = visit.asked("days") if visit.asked("days") in WINDOWS else ""
+    window, wider = int(days or WINDOWS[0]) * DAY, ""
+    if search.windowed and not fixed:
+        if not days:
+            window = await books.look(lambda: books.reach(DAY))
+        wider = next((each for each in WINDOWS if int(each) * DAY > window), "")
+    return window, days or (WINDOWS[0] if window == DAY else ""), wider
 
 
 def _looked_through(visit: Visit, search: Search, found: Found, window: int) -> str:
