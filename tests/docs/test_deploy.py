@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from tests.servers.cluster_node import Node, settings_of
 from umavez.cli.app import app
+from umavez_systems.settings import settings_of as settings_from
 
 yaml = pytest.importorskip("yaml")
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -41,6 +42,13 @@ def test_systemd_can_read_a_unit(unit: Path, tmp_path: Path) -> None:
     assert unit.name not in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_works_where_it_may_write(unit: Path) -> None:
+    lines = unit.read_text().splitlines()
+    assert "ProtectSystem=strict" in lines
+    assert {"StateDirectory=umavez", "WorkingDirectory=%S/umavez"} <= set(lines), "folders of ours are relative ones"
+
+
 def test_haproxy_can_read_its_settings() -> None:
     program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
     if program is None:
@@ -67,3 +75,19 @@ def test_the_compose_file_says_that_it_was_not_tried() -> None:
     text = (DEPLOY / "compose.yml").read_text()
     assert "NOT TRIED HERE" in text
     assert set(yaml.safe_load(text)["services"]) == {"database", "broker", "systems"}
+
+
+def test_the_compose_file_says_all_that_its_server_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers are not tried, but what the server would refuse before it begins is."""
+    systems = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]["systems"]
+    (extras,) = re.findall(r"/source\[(.+?)\]", systems["command"])
+    (host,) = re.findall(r"umavez serve --host (\S+?)\"", systems["command"])
+    for name, value in systems["environment"].items():
+        monkeypatch.setenv(name, value)
+
+    settings = settings_from({"host": host})
+
+    settings.refuse_open_door()
+    assert settings.broker.startswith("amqp://")
+    assert {"systems", "rabbitmq"} <= set(extras.split(","))
+    assert settings.mailing_parts == {"relay", "worker"}, "there is no other service that would send a mail"
