@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -80,3 +81,19 @@ def every_package() -> set[str]:
     places = [Path(place) for place in sys.path if place.endswith("site-packages")]
     names = {path.name.partition(".")[0] for place in places for path in place.iterdir()}
     return {name for name in names if name.isidentifier()} - {"umavez", "umavez_systems", *sys.stdlib_module_names}
+
+
+def test_a_command_that_is_not_offered_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['alembic'] = None; sys.argv = ['umavez', 'serve'];"
+        " from importlib import util; find = util.find_spec;"
+        " util.find_spec = lambda name: None if name == 'alembic' else find(name);"
+        " from umavez.cli import main; main()"
+    )
+    environment = {**os.environ, "COLUMNS": "300"}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
+
+    assert done.returncode == 2
+    assert "No such command 'serve'" in done.stderr
+    assert "umavez_systems needs alembic, which is not installed; run: pip install 'umavez[systems]'." in done.stderr

@@ -42,6 +42,15 @@ class Commands(TyperGroup):
     umavez's own, and what the system says about files and ports. Anything else is a fault of ours, with its traceback.
     """
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names. For none, what is said tells of those that are not offered here."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as unknown:
+            if isinstance(said := getattr(unknown, "message", None), str):
+                unknown.message = " ".join([said, *extensions.LEFT_OUT.values()])  # type: ignore[attr-defined]  # click's
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that `ctx` names."""
         try:

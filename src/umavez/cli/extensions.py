@@ -12,6 +12,8 @@ from importlib.metadata import entry_points
 from typing import Any
 
 GROUP = "umavez.commands"
+LEFT_OUT: dict[str, str] = {}
+"""By entry, what those need whose commands are not offered."""
 
 
 def commands() -> Iterator[Callable[[Any], None]]:
@@ -23,6 +25,7 @@ def commands() -> Iterator[Callable[[Any], None]]:
             # Installed without the extra that brings its dependencies: then the command is not offered.
             if missing.name is None or missing.name.partition(".")[0] in ("umavez", "umavez_systems"):
                 raise
+            LEFT_OUT[entry.name] = str(missing)
 
 
 def migrations() -> list[Callable[[str], str]]:
