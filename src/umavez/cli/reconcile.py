@@ -119,7 +119,9 @@ def load_engine(place: str) -> Once | AsyncOnce:
             f"--app: {module} cannot be imported ({_cause(error)}); see: python -c 'import {module}'."
         ) from error
     if not isinstance(found, Once | AsyncOnce):
-        raise ConfigurationError(f"--app: there is no Once or AsyncOnce at {place!r}.")
+        raise ConfigurationError(
+            f"--app: there is no Once or AsyncOnce at {place!r}; name the engine that declares the operations."
+        )
     return found
 
 

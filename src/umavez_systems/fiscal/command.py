@@ -355,7 +355,7 @@ def verify(
         entries = [Entrada(**entry) for entry in data["entradas"]]
         found = falhas(entries, data["cabeca"])
     except (ValueError, KeyError, TypeError):
-        raise ConfigurationError(f"{file} is not an exported proof.") from None
+        raise ConfigurationError(f"{file} is no proof; make one with: umavez fiscal prova exportar ID.") from None
     for fault in found:
         typer.echo(fault)
     if found:
