@@ -101,3 +101,10 @@ def test_there_are_pages_with_examples() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_a_shell_takes_every_command_as_it_is_written() -> None:
+    """A question mark is a pattern to zsh, which runs nothing where no file matches it."""
+    bare = re.compile(r"^[^`\n]*?\bumavez [^`'\n]*\s(?![A-Z_]+=)[^\s`'\"]*\?[a-z]+=", re.MULTILINE)
+    found = [f"{page.name}: {match[0]}" for page in PAGES for match in bare.finditer(page.read_text())]
+    assert not found

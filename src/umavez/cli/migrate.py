@@ -28,7 +28,7 @@ def migrate(
 
     \b
     Examples:
-      umavez migrate --store sqlite:///loja.db?journal=delete
+      umavez migrate --store 'sqlite:///loja.db?journal=delete'
       UMAVEZ_STORE=postgresql://user@host/loja umavez migrate
     """
     for sentence in migrate_all(as_made(named(store)), *(migrations() if systems else ())):

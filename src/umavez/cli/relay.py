@@ -94,7 +94,7 @@ def run_relay(
 
     \b
     Examples:
-      umavez relay run --store sqlite:///loja.db?journal=delete
+      umavez relay run --store 'sqlite:///loja.db?journal=delete'
       UMAVEZ_BROKER=amqp://user:password@host/ umavez relay run
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
