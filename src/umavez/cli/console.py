@@ -101,7 +101,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def console_user(
-    name: Annotated[str, typer.Argument(help="Who signs in.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who signs in.")],
     roles: Annotated[str, typer.Option(help="look, reveal, decide, govern; joined by +.")] = "look",
     password: Annotated[str | None, typer.Option(help="Asked for when left out.", show_default=False)] = None,
 ) -> None:

@@ -210,7 +210,7 @@ def show_message(
 
 
 def retry_messages(
-    message: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which message; none with --all.")] = None,
+    message: Annotated[str | None, typer.Argument(metavar="ID", help="Which message; none with --all.")] = None,
     store: StoreUrl = None,
     subscriber: Subscriber = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead message.")] = False,

@@ -26,7 +26,9 @@ WEST, SOUTH = -46.6663, -23.5835
 
 @group.command("import")
 def import_communities(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A GeoJSON FeatureCollection")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A GeoJSON FeatureCollection.")
+    ],
     database: Place = None,
 ) -> None:
     """Keep the communities of a GeoJSON file, new or changed: all of them, or none when one is not valid.

@@ -199,7 +199,7 @@ def documents(
 @group.command("conciliar")
 def reconcile(
     number: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="One document; without it, all that is due.")
+        str | None, typer.Argument(metavar="ID", help="One document; without it, all that is due.")
     ] = None,
     always: Annotated[bool, typer.Option("--sempre", help="For ever; several may run at once.")] = False,
     every: Annotated[float, typer.Option(min=0.05, help="Seconds between two rounds.")] = 15.0,
@@ -274,7 +274,7 @@ def correct(
 
 @group.command("inutilizar")
 def void(
-    serie: Annotated[int, typer.Argument(help="The series.")],
+    serie: Annotated[int, typer.Argument(metavar="SERIE", help="The series.")],
     first: Annotated[int, typer.Argument(metavar="PRIMEIRO")],
     last: Annotated[int, typer.Argument(metavar="ULTIMO")],
     why: Annotated[str, typer.Option("--justificativa", help="15 to 255 characters.")],
@@ -344,7 +344,7 @@ def export(
 
 @proving.command("verificar")
 def verify(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An exported proof.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="An exported proof.")],
 ) -> None:
     """Check an exported proof offline: nothing changed, nothing missing, nothing moved."""
     from umavez import BoundedJson  # noqa: PLC0415  # of use here only
@@ -381,7 +381,7 @@ def simulate(
 
 @group.command("certificado-demo")
 def demo_certificate(
-    to: Annotated[Path, typer.Argument(help="Where to write the PKCS#12.")],
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the PKCS#12.")],
     cnpj: Annotated[str, typer.Option(help="Whose it is.")] = "11222333000181",
     password: Annotated[str, typer.Option("--senha")] = "demonstracao",  # noqa: S107  # opens nothing of worth
     state: Annotated[Path, typer.Option("--state", help="The simulator's folder.")] = Path("umavez-fiscal"),

@@ -60,7 +60,9 @@ def opened(database: str | None, *, new: bool = False, lean: bool = False) -> It
 
 @group.command("upload")
 def upload(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A CSV with a column of addresses.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A CSV with a column of addresses.")
+    ],
     subject: Annotated[
         str | None, typer.Option("--assunto", help="Subject; {{ coluna }} takes a column's value.")
     ] = None,
@@ -232,7 +234,7 @@ def resend(
 @group.command("resolve")
 def resolve(
     number: Number,
-    entry: Annotated[str, typer.Argument(help="The entry of which nobody knows.")],
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="The entry of which nobody knows.")],
     result: Annotated[str, typer.Option("--resultado", help="enviado, reenviar or falhou")],
     by: By,
     reason: Annotated[str, typer.Option(help="Why.")],
@@ -292,7 +294,10 @@ def sink(
 @suppressions.command("import")
 def import_suppressions(
     file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="CSV: an address per line, and perhaps its reason.")
+        Path,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, help="CSV: an address per line, and perhaps its reason."
+        ),
     ],
     database: DatabaseUrl = None,
     principal: Principal = LOCAL,

@@ -66,7 +66,9 @@ def opened(database: str | None, *, new: bool = False) -> Iterator[Any]:
 
 @group.command("start")
 def start(
-    claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (claimData).", exists=True, dir_okay=False)],
+    claim: Annotated[
+        Path, typer.Argument(metavar="FILE", help="JSON with the lote (claimData).", exists=True, dir_okay=False)
+    ],
     number: Annotated[str | None, typer.Option("--id", help="The instance's id; repeating it is safe.")] = None,
     prazo: Annotated[str, typer.Option(help="How long to wait before the payment, as P1D or PT2H.")] = "P1D",
     database: DatabaseUrl = None,
@@ -169,7 +171,9 @@ def show_record(
 
 @group.command("tiss")
 def tiss(
-    claim: Annotated[Path, typer.Argument(help="A JSON file with the lote (claimData).", exists=True, dir_okay=False)],
+    claim: Annotated[
+        Path, typer.Argument(metavar="FILE", help="JSON with the lote (claimData).", exists=True, dir_okay=False)
+    ],
 ) -> None:
     """Write a lote as a TISS message (XML with its hash). Nothing is sent.
 
@@ -186,7 +190,9 @@ def tiss(
 
 @group.command("statement")
 def statement(
-    file: Annotated[Path, typer.Argument(help="A demonstrativo as a TISS message.", exists=True, dir_okay=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A demonstrativo as a TISS message.", exists=True, dir_okay=False)
+    ],
     instance: Annotated[str, typer.Option("--instance", help="The process instance that it belongs to.")],
     activity: Annotated[str, typer.Option("--activity", help="The activity.")] = "Task_Demonstrativo",
     database: DatabaseUrl = None,
