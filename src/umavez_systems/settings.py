@@ -264,7 +264,9 @@ class Settings(BaseSettings):
 
     def export(self) -> None:
         """Hand these settings to the worker processes, which read the environment."""
-        for name, value in self.model_dump().items():
+        # One by one: what a signal handler raises while pydantic dumps a secret comes out as an error of the settings.
+        for name in type(self).model_fields:
+            value = getattr(self, name)
             plain = value.get_secret_value() if isinstance(value, SecretStr) else value
             os.environ[f"UMAVEZ_{name.upper()}"] = str(plain)
 

@@ -40,23 +40,21 @@ def until_stopped(command: F, unless: str = "") -> F:
     def guarded(*args: Any, **options: Any) -> Any:
         if options.get(unless) or threading.current_thread() is not threading.main_thread():
             return command(*args, **options)
-        with _stopped_by_signals(), _told_what_keeps_it():
-            return command(*args, **options)
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        try:
+            # Within: the first of them may be asked for before the second stands.
+            for number in SIGNALS:
+                signal.signal(number, _stop)
+            with _told_what_keeps_it():
+                return command(*args, **options)
+        except KeyboardInterrupt:
+            return None
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     setattr(guarded, MARK, True)
     return guarded  # type: ignore[return-value]  # wraps keeps the signature
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    before = {number: signal.signal(number, _stop) for number in SIGNALS}
-    try:
-        yield
-    except KeyboardInterrupt:
-        return
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
