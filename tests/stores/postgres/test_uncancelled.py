@@ -79,3 +79,15 @@ def test_a_cancelled_commit_is_seen_when_it_is_safe_or_never(private_server: Cal
     assert asyncio.run(cancelled(url, lambda: calling(url))) == (0, 0)
     # The control: as psycopg is, others are shown what a failover would take back.
     assert asyncio.run(cancelled(url, lambda: committing(psycopg.AsyncConnection, url))) == (1, 0)
+
+
+def test_waiting_for_a_silent_server_takes_no_processor_time(postgres_url: str) -> None:
+    async def spent() -> float:
+        connection = await UncancelledConnection.connect(postgres_url, autocommit=True)
+        async with connection:
+            before = time.thread_time()
+            await connection.execute("SELECT pg_sleep(0.5)")
+            return time.thread_time() - before
+
+    # A loop without a pause takes all of the half second, unless others take the processor from it.
+    assert asyncio.run(spent()) < 0.05

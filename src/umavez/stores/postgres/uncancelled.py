@@ -17,15 +17,20 @@ from psycopg.waiting import wait_async
 
 RV = TypeVar("RV")
 _INTERRUPTED = (asyncio.CancelledError, KeyboardInterrupt)
+_LOOK = 0.1
+"""Seconds between two looks at a silent socket, as psycopg's own connections have them.
+
+Always said: what psycopg takes where nothing is said was "never" once and is 0 now, which is a loop without a pause.
+"""
 
 
 class UncancelledConnection(AsyncConnection[Row]):
     """As psycopg.AsyncConnection; a cancelled statement leaves it closed, and what it did is for the server to end."""
 
-    async def wait(self, gen: PQGen[RV], *given: Any, **options: Any) -> RV:
+    async def wait(self, gen: PQGen[RV], interval: float = _LOOK, *given: Any, **options: Any) -> RV:
         """As psycopg's."""
         try:
-            return await wait_async(gen, self.pgconn.socket, *given, **options)
+            return await wait_async(gen, self.pgconn.socket, interval, *given, **options)
         except _INTERRUPTED:
             self.pgconn.finish()
             raise
