@@ -292,7 +292,7 @@ def test_s4_06_an_invoice_that_the_city_cancelled_itself_is_found_cancelled(loja
     assert loja_local.fiscal.conciliar(Caller("local"), made.row["id"]).row["estado"] == "CANCELADO"
 
 
-def test_s4_11_the_simulator_refuses_strangers_and_forged_identifiers(mundo: Mundo) -> None:
+def test_s4_13_the_simulator_refuses_strangers_and_forged_identifiers(mundo: Mundo) -> None:
     sefin = mundo.nacional()
     ato = ato_de(sefin.montar(numerado(ADN, serie=900)))
     forged = ato.xml.replace(b"<nDPS>", b"<nDPS>9", 1)
