@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -168,11 +169,19 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def filename_of(text: str) -> str:
-    """The name of an uploaded file, without folders. Raises a 422 problem for one that cannot be kept."""
-    name = re.split(r"[\\/]", text)[-1].strip()
+    """The name of an uploaded file, without folders. Raises a 422 problem for one that cannot be kept.
+
+    Composed (NFC): some systems hand out `é` as two characters, others as one, and both are the same file.
+    """
+    name = unicodedata.normalize("NFC", re.split(r"[\\/]", text)[-1].strip())
     if not name or _CONTROL.search(name) or len(name) > FILENAME_LONGEST or not is_unicode(name):
         raise invalid(f"O nome do arquivo deve ter de 1 a {FILENAME_LONGEST} caracteres, sem caracteres de controle.")
     return name
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """A file's name as it is kept, and as it may have been kept when names were taken as they came."""
+    return tuple(dict.fromkeys((name, unicodedata.normalize("NFD", name))))
 
 
 def header_text(text: str, what: str, longest: int = 998) -> str:

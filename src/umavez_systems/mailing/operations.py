@@ -30,6 +30,7 @@ from umavez_systems.mailing.domain import (
     invalid,
     is_id,
     new_id,
+    spellings,
     unknown,
 )
 from umavez_systems.mailing.ingest.dialect import SAMPLE, Dialect, dialect_of
@@ -154,23 +155,24 @@ class Mailings:
 
     def _found_or_made(self, connection: Connection, values: tuple[Any, ...]) -> tuple[Row, bool]:
         """The seed's rule: look first, then insert; and when a rival was faster, its mailing is ours."""
-        filename, identity, content = values[1], values[5], values[6]
-        row = self._same(connection, filename, identity, content)
+        _, _, name, principal, _, identity, content, *_ = values
+        filenames = [scoped_key(principal, one) for one in spellings(name)]
+        row = self._same(connection, filenames, identity, content)
         if row is None:
             row = connection.row(tables.INSERT_MAILING, values)
             if row is not None:
                 self.tell(connection, str(row["id"]))
                 return tables.with_text_id(row), True
-            row = self._same(connection, filename, identity, content)
+            row = self._same(connection, filenames, identity, content)
         if row is None:
             raise Problem(503, "indisponivel", "Tente de novo", "O registro mudou durante a leitura; tente de novo.")
         return tables.with_text_id(row), False
 
-    def _same(self, connection: Connection, filename: str, identity: str, content: str) -> Row | None:
-        row = connection.row(tables.BY_CONTENT, (filename, content))
-        if row is None and identity == Identity.NOME:
-            row = connection.row(tables.BY_NAME, (filename,))
-        return row
+    def _same(self, connection: Connection, filenames: list[str], identity: str, content: str) -> Row | None:
+        looks: list[tuple[str, tuple[str, ...]]] = [(tables.BY_CONTENT, (name, content)) for name in filenames]
+        if identity == Identity.NOME:
+            looks += [(tables.BY_NAME, (name,)) for name in filenames]
+        return next((row for sql, given in looks if (row := connection.row(sql, given)) is not None), None)
 
     def _read_again(
         self, connection: Connection, principal: str, number: str, url: str, spool: Spool, dialect: Dialect

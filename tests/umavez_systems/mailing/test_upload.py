@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import time
+import unicodedata
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +52,19 @@ def test_s2_01_concurrent_uploads_make_one_mailing_one_file_and_one_message(
     assert len({answer.json()["mailingId"] for answer in answers}) == 1
     assert query(settings, "SELECT count(*) FROM umavez_outbox") == [(1,)]
     assert len(list((Path(settings.storage)).iterdir())) == 1
+
+
+def test_s2_01_a_name_with_composed_or_decomposed_letters_is_one_name(client: httpx.Client, settings: Settings) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "relatório.csv") for form in ("NFC", "NFD"))
+    first = send(client, decomposed, LIST)
+    again = [send(client, name, LIST) for name in (composed, decomposed)]
+
+    assert (first.status_code, [answer.status_code for answer in again]) == (201, [200, 200])
+    assert {answer.json()["mailingId"] for answer in again} == {first.json()["mailingId"]}
+    assert query(settings, "SELECT filename FROM mailings") == [(composed,)]
+    # One that was taken as it came, before names were composed.
+    query(settings, f"UPDATE mailings SET filename = '{decomposed}', content_hash = ''")
+    assert send(client, composed, LIST).json()["mailingId"] == first.json()["mailingId"]
 
 
 def test_s2_02_other_content_under_the_same_name_is_said_and_under_conteudo_is_another_mailing(
