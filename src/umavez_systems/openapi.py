@@ -7,12 +7,13 @@ themselves; and that a repeat of what was created is answered with 200.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.responses import Response
+from starlette.routing import Route
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -53,6 +54,27 @@ class Documented(FastAPI):
     keyed = False
     """Whether callers must send an API key."""
 
+    def __init__(self, **given: Any) -> None:
+        self._routers: list[APIRouter] = []
+        super().__init__(**given)
+
+    def include_router(self, router: APIRouter, *given: Any, **named: Any) -> None:
+        """Take in a router's routes, as they are."""
+        self._routers.append(router)
+        super().include_router(router, *given, **named)
+
+    def methods_at(self, address: str) -> list[str]:
+        """Every method that `address` takes; none where nothing is.
+
+        By the routes themselves: the document does not say which names in an address may have slashes.
+        """
+        document = self.openapi()
+        if address in document["paths"]:
+            return _methods(document["paths"][address])
+        every = chain(self.routes, *(router.routes for router in self._routers))
+        fits = (route for route in every if isinstance(route, Route) and route.path_regex.match(address))
+        return sorted({method for route in fits for method in route.methods or ()})
+
     def openapi(self) -> dict[str, Any]:
         """The document, made once."""
         if self.openapi_schema is None:
@@ -76,17 +98,6 @@ def answers(kind: str, *, public: bool = False) -> dict[str, Any]:
 def written_out(document: dict[str, Any]) -> dict[str, list[str]]:
     """The methods of every address that has no names in braces."""
     return {path: _methods(item) for path, item in document["paths"].items() if "{" not in path}
-
-
-def methods_of(document: dict[str, Any], address: str) -> list[str]:
-    """Every method that `address` takes; none where it is not in the document."""
-    if address in document["paths"]:
-        return _methods(document["paths"][address])
-    found: set[str] = set()
-    for path, item in document["paths"].items():
-        if re.fullmatch("[^/]+".join(map(re.escape, _NAMED.split(path))), address):
-            found.update(_methods(item))
-    return sorted(found)
 
 
 def _methods(item: dict[str, Any]) -> list[str]:
@@ -235,7 +246,6 @@ def _refusal(status: str) -> dict[str, Any]:
     return {"description": REFUSALS[status], "content": content, **({"headers": headers} if headers else {})}
 
 
-_NAMED = re.compile(r"\{[^}]+\}")
 _HEADERS = {
     "401": (("WWW-Authenticate", "Como se identificar", True),),
     "405": (("Allow", "Os métodos que o endereço aceita", True),),

@@ -6,7 +6,7 @@ import logging
 from hashlib import sha256
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -25,7 +25,7 @@ from umavez import http as contract
 from umavez.http import Kind, problem_of
 from umavez_systems.complaints import complaint
 from umavez_systems.gates.answers import PROBLEM
-from umavez_systems.openapi import methods_of
+from umavez_systems.openapi import Documented
 from umavez_systems.words import CATALOGUE
 
 LOG = logging.getLogger("umavez.systems")
@@ -109,7 +109,7 @@ def unknown_method(known: list[str]) -> Problem:
     return problem
 
 
-def install(app: FastAPI) -> None:
+def install(app: Documented) -> None:
     """Make every error of `app` a problem document; never a traceback to a user."""
 
     @app.exception_handler(contract.Problem)
@@ -128,7 +128,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            return unknown_method(methods_of(app.openapi(), request.url.path)).response()
+            return unknown_method(app.methods_at(request.url.path)).response()
         detail = ROUTING.get(error.status_code, REFUSED)
         problem = Problem(error.status_code, "http", "Requisição recusada", detail)
         problem.headers.update(error.headers or {})

@@ -259,6 +259,23 @@ def test_a_method_that_is_not_there_is_told_in_portuguese(client: httpx.Client) 
     refused(client.delete("/api/v1/clientes"), 405)
 
 
+def test_a_refused_method_is_told_with_every_method_of_its_address(client: httpx.Client) -> None:
+    for method, path, taken in (
+        ("DELETE", "/api/v1/clientes", "GET, POST"),
+        ("DELETE", "/api/v1/clientes/1", "GET, PATCH, PUT"),
+        ("PUT", "/api/v1/idempotency_records/a_b", "GET"),
+        ("PUT", "/api/v1/idempotency_records/a/b", "GET"),
+        ("PUT", "/api/v1/idempotency_records/a/b/resolve", "GET, POST"),
+        ("PUT", "/mailings/supressao/a/b@example.com", "DELETE"),
+        ("GET", "/mailings/retornos/dsn", "POST"),
+        ("POST", "/openapi.json", "GET, HEAD"),
+    ):
+        answer = client.request(method, path)
+
+        refused(answer, 405)
+        assert (path, answer.headers.get("allow")) == (path, taken)
+
+
 def test_every_complaint_is_a_whole_sentence() -> None:
     assert complaint([{"loc": (), "type": "model_type"}]) == "corpo: deve ser um objeto."
     assert complaint([{"loc": ("a", 0), "type": "less_than_equal", "ctx": {"le": 5}}]) == "a.0: deve ser no máximo 5."
