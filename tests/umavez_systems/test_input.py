@@ -239,6 +239,7 @@ def test_a_lote_that_the_payer_could_not_read_is_refused(client: httpx.Client, c
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"id": ""},
         {"id": "x\n"},
         {"id": "x\r\nSet-Cookie: a=b"},
         {"prazo": "P1D\n"},

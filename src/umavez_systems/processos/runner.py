@@ -93,7 +93,7 @@ class Runner:
 
         It is not run yet: see `advance`. Raises a 409 problem when the id belongs to another lote.
         """
-        number = number or str(uuid.uuid4())
+        number = str(uuid.uuid4()) if number is None else number
         if not _ID.fullmatch(number):
             raise invalid("id: use de 1 a 64 letras, dígitos e . _ : -.")
         if not _DURATION.fullmatch(prazo):
