@@ -20,6 +20,7 @@ from umavez_systems.mailing.operations import Mailings, Upload
 from umavez_systems.mailing.views import entry_shown, mailing_shown, report_lines, uploaded
 from umavez_systems.money import exact_json
 from umavez_systems.openapi import KEY, answers
+from umavez_systems.principals import LONGEST_USUARIO
 from umavez_systems.problems import Problem
 from umavez_systems.web import Carrier, body_schema, carrier_of, key_of
 
@@ -49,7 +50,7 @@ class Decisao(BaseModel):
     """What somebody decided about a mail of which nobody knows."""
 
     resultado: str = Field(max_length=20, json_schema_extra={"enum": ["enviado", "reenviar", "falhou"]})
-    por: str = Field(min_length=1, max_length=200)
+    por: str = Field(min_length=1, max_length=LONGEST_USUARIO)
     motivo: str = Field(min_length=1, max_length=1000)
 
 

@@ -77,6 +77,9 @@ def test_people_resolve_over_http(client: httpx.Client, beside: Carrier) -> None
     entry = client.get(f"/mailings/{mailing}/entries", params={"status": "UNKNOWN"}).json()["itens"][0]["id"]
     where = f"/mailings/{mailing}/entries/{entry}/resolver"
     assert client.post(where, json={"resultado": "enviado"}).status_code == 422
+    # Who it was is kept behind the principal's name, which may have sixty characters, in a column of 255.
+    long = {"resultado": "enviado", "por": "x" * 194, "motivo": "vi"}
+    assert client.post(where, json=long).status_code == 422
     done = client.post(where, json={"resultado": "enviado", "por": "ana", "motivo": "vi"})
     assert (done.status_code, done.json()["status"]) == (200, "SENT")
     assert client.post(where, json={"resultado": "enviado", "por": "ana", "motivo": "vi"}).status_code == 409
