@@ -209,9 +209,12 @@ def invalid(detail: str, **extra: Any) -> Problem:
 
 def unknown(what: str, number: str) -> Problem:
     """The 404 of an unknown id, which is also what somebody else's is."""
-    return Problem(404, f"{what}-inexistente", f"{what.capitalize()} inexistente", f"Não há {what} {number[:64]}.")
+    name = _NAMES.get(what, what)
+    return Problem(404, f"{what}-inexistente", f"{name.capitalize()} inexistente", f"Não há {name} {number[:64]}.")
 
 
+_NAMES = {"endereco": "endereço"}
+"""What people are told, where the type of a problem, in ASCII, is written otherwise."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
