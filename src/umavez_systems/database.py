@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -71,6 +72,15 @@ class Database(Protocol):
     def close(self) -> None:
         """Give every connection back."""
         ...
+
+
+def shown_instant(value: object) -> str:
+    """A database's instant in an answer: SQLite gives text in UTC, PostgreSQL a datetime."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    assert isinstance(value, datetime)  # noqa: S101  # both drivers give nothing else for these columns
+    aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return aware.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def open_database(url: str, threads: int, timeout: float = 10.0) -> Database:

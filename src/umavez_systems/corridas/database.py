@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from decimal import Decimal
 
-from umavez_systems.corridas.domain import Ride, Status, Wish, shown_instant
+from umavez_systems.corridas.domain import Ride, Status, Wish
 from umavez_systems.corridas.fences import Fence, rings_of
 from umavez_systems.corridas.geojson import Community
 from umavez_systems.corridas.matching import Driver
-from umavez_systems.database import Connection, Database, Row
+from umavez_systems.database import Connection, Database, Row, shown_instant
 
 _RIDE = (
     "id, principal, passenger_id, type, status, out_of_fence, community_id, driver_id, passenger_lat, passenger_lng,"

@@ -191,12 +191,3 @@ def moment(millis: int) -> str:
 def iso(millis: int) -> str:
     """An instant as the seed shows it: 2024-01-01T10:05:00Z."""
     return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def shown_instant(value: object) -> str:
-    """A database's instant in an answer: SQLite gives text in UTC, PostgreSQL a datetime."""
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    assert isinstance(value, datetime)  # noqa: S101  # both drivers give nothing else for these columns
-    aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    return aware.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -23,10 +23,10 @@ from umavez_systems.corridas.domain import (
     invalid,
     iso,
     refusal,
-    shown_instant,
 )
 from umavez_systems.corridas.geojson import GEOJSON, communities_of
 from umavez_systems.corridas.operations import Corridas
+from umavez_systems.database import shown_instant
 from umavez_systems.front.pages import add_page
 from umavez_systems.money import ExactJson, amount_schema, exact_json
 from umavez_systems.openapi import LATER, answers

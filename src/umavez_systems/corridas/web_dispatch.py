@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from umavez_systems.complaints import Flag
 from umavez_systems.corridas.database import shown_driver
-from umavez_systems.corridas.domain import Answer, shown_instant
+from umavez_systems.corridas.domain import Answer
 from umavez_systems.corridas.web import PREFIX, Id, Principal, answered, body_of, run
+from umavez_systems.database import shown_instant
 from umavez_systems.money import ExactJson
 from umavez_systems.web import body_schema
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from umavez import Once
 from umavez.messaging import Message, Outbox
-from umavez_systems.database import Connection, Database, Row
+from umavez_systems.database import Connection, Database, Row, shown_instant
 from umavez_systems.logs import message_observers
 from umavez_systems.mailing import database as tables
 from umavez_systems.mailing.domain import (
@@ -267,10 +267,11 @@ class Mailings:
         return [tables.with_text_id(row) for row in rows]
 
     def history(self, principal: str, number: str) -> list[Row]:
-        """What people and recoveries did to a mailing."""
+        """What people and recoveries did to a mailing, and when, as everybody is shown it."""
         with self.database.statements() as connection:
             self._of(connection, principal, number)
-            return connection.rows(tables.HISTORY, (number, 1000))
+            rows = connection.rows(tables.HISTORY, (number, 1000))
+        return [{**row, "created_at": shown_instant(row["created_at"])} for row in rows]
 
     def pause(self, principal: str, number: str, by: str) -> Row:
         """Stop between two groups, or at once when nobody works on it."""

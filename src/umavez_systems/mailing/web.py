@@ -107,8 +107,7 @@ async def list_mailings(
 async def show(request: Request, number: str, principal: Principal) -> Response:
     """One mailing: status, counters, line report, and what was done to it."""
     row = await _run(request, lambda case: case.mailing(principal, number))
-    past = await _run(request, lambda case: case.history(principal, number))
-    history = [{**one, "created_at": str(one["created_at"])} for one in past]
+    history = await _run(request, lambda case: case.history(principal, number))
     return JSONResponse({**_shown(request, row), "historico": history}, headers=_PRIVATE)
 
 

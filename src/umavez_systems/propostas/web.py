@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from umavez.http import replay_marks
 from umavez_systems.complaints import Integer, complaint
+from umavez_systems.database import shown_instant
 from umavez_systems.money import ExactJson, amount_schema, exact_json
 from umavez_systems.principals import LONGEST_USUARIO, acting
 from umavez_systems.problems import Problem
@@ -220,14 +221,16 @@ async def list_propostas(
 async def get_history(request: Request, number: int, _caller: Calling) -> Response:
     """Who changed a proposta, when and how."""
     rows = await _run(request, lambda case: case.history(_bounded(number)))
-    return ExactJson({"itens": [{**row, "created_at": str(row["created_at"])} for row in rows]})
+    return ExactJson({"itens": [{**row, "created_at": shown_instant(row["created_at"])} for row in rows]})
 
 
 @router.get("/clientes/{number}/historico")
 async def get_cliente_history(request: Request, number: int, _caller: Calling) -> Response:
     """Who changed a cliente, when and what: each field with what it was and what it became."""
     rows = await _run(request, lambda case: case.cliente_history(_bounded(number)))
-    shown = [{**row, "mudancas": exact_json(row["mudancas"]), "created_at": str(row["created_at"])} for row in rows]
+    shown = [
+        {**row, "mudancas": exact_json(row["mudancas"]), "created_at": shown_instant(row["created_at"])} for row in rows
+    ]
     return ExactJson({"itens": shown})
 
 

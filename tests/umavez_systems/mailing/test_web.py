@@ -85,6 +85,7 @@ def test_people_resolve_over_http(client: httpx.Client, beside: Carrier) -> None
     assert client.post(where, json={"resultado": "enviado", "por": "ana", "motivo": "vi"}).status_code == 409
     shown = client.get(f"/mailings/{mailing}").json()
     assert (shown["status"], shown["conservacao"]["confere"]) == ("SENT", True)
+    assert [one["created_at"][-1] + one["created_at"][10] for one in shown["historico"]] == ["ZT"]
     assert client.post(f"/mailings/{mailing}/pausar").status_code == 409
     assert (
         client.post(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -215,6 +217,17 @@ def test_s0_12_the_trail_says_who(proposta: Client) -> None:
         ("submeter_proposta", "local (em nome de ana)", None),
         ("recusar_proposta", "local (em nome de rui)", "caro"),
     ]
+
+
+def test_s0_12_the_trail_says_when_in_one_form_on_every_database(proposta: Client) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    client = {"versao": 1, "nome": "João"}
+    assert proposta.patch("/api/v1/clientes/1", json=client).status_code == 200
+
+    for path in ("/propostas/1/historico", "/clientes/1/historico"):
+        (row,) = proposta.get(f"/api/v1{path}").json()["itens"]
+        assert re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", row["created_at"])
+        assert before <= datetime.fromisoformat(row["created_at"]) <= datetime.now(UTC)
 
 
 def test_whom_a_principal_says_it_acts_for_stands_beside_its_own_name(database: str, serving: Any) -> None:
