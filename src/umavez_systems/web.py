@@ -128,6 +128,18 @@ def key_of(request: Request) -> str | None:
     return _KEYS.optional(request.headers.getlist("idempotency-key"))
 
 
+def strict_of(request: Request) -> bool:
+    """Whether the caller prefers handling=strict (RFC 7240): in any case, with blanks or quotes, in any of its headers.
+
+    The first that says anything about handling counts, and a word that is not known asks for nothing.
+    """
+    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        if name.strip().lower() == "handling":
+            return value.strip().strip('"').lower() == "strict"
+    return False
+
+
 def _not_of(kinds: tuple[str, ...]) -> Problem:
     wanted = " ou ".join(kinds or ("application/json",))
     return Problem(415, "tipo-desconhecido", "Tipo de conteúdo não aceito", f"Envie Content-Type: {wanted}.")

@@ -20,7 +20,7 @@ from umavez_systems.problems import Problem
 from umavez_systems.propostas.domain import ACOES, ALTERAR_PROPOSTA, LARGEST, Cliente, Estado, IdempotenciaKey, Proposta
 from umavez_systems.propostas.operations import Propostas
 from umavez_systems.propostas.reading import Caller
-from umavez_systems.web import Carrier, body_schema, carrier_of, key_of
+from umavez_systems.web import Carrier, body_schema, carrier_of, key_of, strict_of
 
 _EMAIL = r"^[^@\s]{1,64}@[^@\s]{1,185}$"
 LARGEST_ID = 2**31 - 1
@@ -142,7 +142,7 @@ def _caller_of(request: Request) -> Caller:
     usuario = acting(principal, headers.get("x-usuario"))
     sent = key_of(request)
     key = None if sent is None else IdempotenciaKey(sent)
-    return Caller(principal, key, usuario, "handling=strict" in headers.get("prefer", ""))
+    return Caller(principal, key, usuario, strict_of(request))
 
 
 Calling = Annotated[Caller, Depends(_caller)]

@@ -69,6 +69,25 @@ def test_s0_02_another_body_under_the_same_key_gets_the_first_cliente(client: Cl
     assert strict.json()["type"].endswith("chave-reutilizada")
 
 
+def test_s0_02_the_strict_rule_is_asked_for_as_rfc_7240_writes_it(client: Client) -> None:
+    post(client, "/clientes", JOAO, "client-001")
+
+    for sent, status in (
+        (["handling=strict"], 422),
+        (["Handling=Strict"], 422),
+        (['handling = "strict"'], 422),
+        (["respond-async, handling=strict; wait=10"], 422),
+        (["respond-async", "handling=strict"], 422),
+        (["handling=lenient, handling=strict"], 200),
+        (["handling=strictly-not"], 200),
+        (["x-handling=strict"], 200),
+        (["handling"], 200),
+    ):
+        headers = [("Idempotency-Key", "client-001"), *(("Prefer", one) for one in sent)]
+        again = client.post("/api/v1/clientes", json={**JOAO, "nome": "Outra"}, headers=headers)
+        assert (sent, again.status_code) == (sent, status)
+
+
 def test_s0_03_without_a_key_each_post_creates(client: Client, settings: Settings) -> None:
     for number in range(3):
         assert (
