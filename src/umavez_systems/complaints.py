@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ INTEGER = "deve ser um número inteiro"
 NUMBER = "deve ser um número"
 FLAG = "deve ser true ou false"
 OBJECT = "deve ser um objeto"
+_WRITTEN = re.compile(r"-?[0-9]+")
 
 
 def _number(value: object) -> object:
@@ -28,10 +30,19 @@ def _integer(value: object) -> object:
     return value
 
 
+def _written(value: object) -> object:
+    """What is a number in an address: digits. pydantic would also take 1_0 for 10, and 1.0, +1 and a blank for 1."""
+    if not isinstance(value, str) or not _WRITTEN.fullmatch(value):
+        raise PydanticCustomError("int_parsing", INTEGER)
+    return value
+
+
 Number = Annotated[float, BeforeValidator(_number)]
 Integer = Annotated[int, BeforeValidator(_integer)]
 Flag = StrictBool
 """Fields of bodies that take what the document says they take."""
+Numbered = Annotated[int, BeforeValidator(_written)]
+"""The number of something, in an address."""
 
 SENTENCES = {
     "missing": "campo obrigatório",

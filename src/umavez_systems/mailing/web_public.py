@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
+from umavez_systems.complaints import Numbered
 from umavez_systems.front.pages import HEADERS, add_page
 from umavez_systems.mailing.domain import shown_moment, unknown
 from umavez_systems.mailing.ingest.uploads import receive, spooled
@@ -179,7 +180,7 @@ async def mailbox(
 
 
 @router.get("/mailings/caixa/{number}")
-async def letter_shown(request: Request, number: int, principal: Principal) -> Response:
+async def letter_shown(request: Request, number: Numbered, principal: Principal) -> Response:
     """One mail of the mailbox: its headers and texts."""
     message = await _letter(request, principal, number)
     parts = {kind: _text(message, kind) for kind in ("plain", "html")}
@@ -188,7 +189,7 @@ async def letter_shown(request: Request, number: int, principal: Principal) -> R
 
 
 @router.get("/mailings/caixa/{number}/html", **answers("text/html"))
-async def letter_page(request: Request, number: int, principal: Principal) -> Response:
+async def letter_page(request: Request, number: Numbered, principal: Principal) -> Response:
     """The HTML of one mail, shut in."""
     text = _text(await _letter(request, principal, number), "html")
     return HTMLResponse(text or "", headers=_LETTER)

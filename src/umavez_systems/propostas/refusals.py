@@ -7,8 +7,9 @@ from umavez_systems.propostas.domain import Cliente, Proposta
 
 
 def not_found(what: str, number: int) -> Problem:
-    """The 404 of an unknown id."""
-    return Problem(404, f"{what}-inexistente", f"{what.capitalize()} inexistente", f"Não há {what} {number}.")
+    """The 404 of an unknown id; 0 stands for every number that no id can be."""
+    detail = f"Não há {what} {number}." if number else f"Não há {what} com este número."
+    return Problem(404, f"{what}-inexistente", f"{what.capitalize()} inexistente", detail)
 
 
 def unknown_cliente(number: int) -> Problem:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from umavez.http import replay_marks
-from umavez_systems.complaints import Integer, complaint
+from umavez_systems.complaints import Integer, Numbered, complaint
 from umavez_systems.database import shown_instant
 from umavez_systems.money import ExactJson, amount_schema, exact_json
 from umavez_systems.principals import LONGEST_USUARIO, acting
@@ -174,7 +174,7 @@ async def create_proposta(request: Request, caller: Calling) -> Response:
 
 
 @router.get("/clientes/{number}")
-async def get_cliente(request: Request, number: int, caller: Calling) -> Response:
+async def get_cliente(request: Request, number: Numbered, caller: Calling) -> Response:
     """One cliente, with its version as ETag."""
     cliente = await _run(request, lambda case: case.cliente(caller.principal, _bounded(number)))
     return ExactJson(cliente.shown(), headers=_etag(cliente))
@@ -196,7 +196,7 @@ async def list_clientes(
 
 
 @router.get("/propostas/{number}")
-async def get_proposta(request: Request, number: int, caller: Calling) -> Response:
+async def get_proposta(request: Request, number: Numbered, caller: Calling) -> Response:
     """One proposta, with its version as ETag."""
     proposta = await _run(request, lambda case: case.proposta(caller.principal, _bounded(number)))
     return ExactJson(proposta.shown(), headers=_etag(proposta))
@@ -218,14 +218,14 @@ async def list_propostas(
 
 
 @router.get("/propostas/{number}/historico")
-async def get_history(request: Request, number: int, _caller: Calling) -> Response:
+async def get_history(request: Request, number: Numbered, _caller: Calling) -> Response:
     """Who changed a proposta, when and how."""
     rows = await _run(request, lambda case: case.history(_bounded(number)))
     return ExactJson({"itens": [{**row, "created_at": shown_instant(row["created_at"])} for row in rows]})
 
 
 @router.get("/clientes/{number}/historico")
-async def get_cliente_history(request: Request, number: int, _caller: Calling) -> Response:
+async def get_cliente_history(request: Request, number: Numbered, _caller: Calling) -> Response:
     """Who changed a cliente, when and what: each field with what it was and what it became."""
     rows = await _run(request, lambda case: case.cliente_history(_bounded(number)))
     shown = [
@@ -236,7 +236,7 @@ async def get_cliente_history(request: Request, number: int, _caller: Calling) -
 
 def _edit_cliente_route(method: str, model: type[BaseModel]) -> None:
     @router.api_route("/clientes/{number}", methods=[method], name="alterar", openapi_extra=body_schema(model))
-    async def edit(request: Request, number: int, caller: Calling) -> Response:
+    async def edit(request: Request, number: Numbered, caller: Calling) -> Response:
         try:
             changes, versao = await _said(request, model)
         except Problem as problem:
@@ -250,7 +250,7 @@ def _edit_cliente_route(method: str, model: type[BaseModel]) -> None:
 
 def _edit_proposta_route(method: str, model: type[BaseModel]) -> None:
     @router.api_route("/propostas/{number}", methods=[method], name="alterar", openapi_extra=body_schema(model))
-    async def edit(request: Request, number: int, caller: Calling) -> Response:
+    async def edit(request: Request, number: Numbered, caller: Calling) -> Response:
         try:
             changes, versao = await _said(request, model)
         except Problem as problem:
@@ -294,7 +294,7 @@ def _change_route(name: str) -> None:
     @router.post(
         f"/propostas/{{number}}/{name}", name=name, openapi_extra={**body_schema(Mudanca), "parameters": [IF_MATCH]}
     )
-    async def change(request: Request, number: int, caller: Calling) -> Response:
+    async def change(request: Request, number: Numbered, caller: Calling) -> Response:
         try:
             data = await _read(request, Mudanca)
             versao = _version(request, data)

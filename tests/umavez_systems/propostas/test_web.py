@@ -324,6 +324,19 @@ def test_s0_16_reading_one_and_many(proposta: Client) -> None:
     assert post(proposta, "/propostas/99/submeter", {"versao": 1}, "k").status_code == 404
 
 
+def test_s0_16_a_number_in_an_address_is_written_in_digits(proposta: Client) -> None:
+    for number in ("1_0", "+1", "1.0", "1%20", "%D9%A1", "um"):
+        for path in (f"/clientes/{number}", f"/propostas/{number}", f"/propostas/{number}/historico"):
+            refused = proposta.get(f"/api/v1{path}")
+            assert (path, refused.status_code) == (path, 422)
+            assert refused.json()["detail"].endswith("deve ser um número inteiro.")
+        assert post(proposta, f"/propostas/{number}/submeter", {"versao": 1}).status_code == 422
+    for number in ("-1", "0", "9" * 30):
+        assert proposta.get(f"/api/v1/clientes/{number}").json()["detail"] == "Não há cliente com este número."
+    assert proposta.get("/api/v1/clientes/99").json()["detail"] == "Não há cliente 99."
+    assert proposta.get("/api/v1/clientes/1").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
