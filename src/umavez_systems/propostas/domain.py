@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -156,8 +157,11 @@ def hoje() -> date:
 
 
 def email_unico(email: str) -> str:
-    """What an e-mail address is compared by: people write capitals and blanks as they please."""
-    return email.strip().lower()
+    """What an e-mail address is compared by: people write capitals and blanks as they please.
+
+    Composed (NFC): some systems write `é` as two characters, others as one.
+    """
+    return unicodedata.normalize("NFC", email.strip().lower())
 
 
 def documento_unico(documento: str | None) -> str | None:

@@ -8,22 +8,30 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from umavez.http import replay_marks
-from umavez_systems.complaints import Integer, Numbered, complaint
+from umavez_systems.complaints import Numbered, complaint
 from umavez_systems.database import shown_instant
-from umavez_systems.money import ExactJson, amount_schema, exact_json
+from umavez_systems.money import ExactJson, exact_json
 from umavez_systems.principals import LONGEST_USUARIO, acting
 from umavez_systems.problems import Problem
-from umavez_systems.propostas.domain import ACOES, ALTERAR_PROPOSTA, LARGEST, Cliente, Estado, IdempotenciaKey, Proposta
+from umavez_systems.propostas.bodies import (
+    LARGEST_ID,
+    ClienteInteiro,
+    Mudanca,
+    MudancaDeCliente,
+    MudancaDeProposta,
+    NovaProposta,
+    NovoCliente,
+    PropostaInteira,
+)
+from umavez_systems.propostas.domain import ACOES, ALTERAR_PROPOSTA, Cliente, Estado, IdempotenciaKey, Proposta
 from umavez_systems.propostas.operations import Propostas
 from umavez_systems.propostas.reading import Caller
 from umavez_systems.web import Carrier, body_schema, carrier_of, key_of, strict_of
 
-_EMAIL = r"^[^@\s]{1,64}@[^@\s]{1,185}$"
-LARGEST_ID = 2**31 - 1
 IF_MATCH = {
     "name": "If-Match",
     "in": "header",
@@ -56,69 +64,6 @@ class _Route(APIRoute):
 
 
 router = APIRouter(prefix="/api/v1", tags=["propostas"], route_class=_Route)
-
-
-class NovoCliente(BaseModel):
-    """What a new cliente needs."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"nome": "João Silva", "email": "joao@example.com", "documento": "123.456.789-00"}]
-        }
-    )
-    nome: str = Field(min_length=1, max_length=255)
-    email: str = Field(min_length=3, max_length=250, pattern=_EMAIL)
-    documento: str | None = Field(None, max_length=20)
-
-
-class NovaProposta(BaseModel):
-    """What a new proposta needs. `valor` is exact: it is read from the JSON text, never through a float."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"cliente_id": 1, "valor": 1500.00}]})
-    cliente_id: Integer = Field(ge=1, le=LARGEST_ID)
-    valor: Any = Field(json_schema_extra=amount_schema(LARGEST))
-    validade: str | None = Field(None, max_length=10, json_schema_extra={"format": "date"})
-
-
-class MudancaDeCliente(BaseModel):
-    """What changes of a cliente; what is not said stays, and `documento: null` takes it away."""
-
-    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
-    nome: str = Field("", min_length=1, max_length=255)
-    email: str = Field("", min_length=3, max_length=250, pattern=_EMAIL)
-    documento: str | None = Field(None, max_length=20)
-
-
-class ClienteInteiro(NovoCliente):
-    """Everything that a cliente shall be from now on."""
-
-    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
-
-
-class MudancaDeProposta(BaseModel):
-    """What changes of a rascunho; what is not said stays, and `validade: null` takes the date away."""
-
-    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
-    cliente_id: Integer = Field(0, ge=1, le=LARGEST_ID)
-    valor: Any = Field(None, json_schema_extra=amount_schema(LARGEST))
-    validade: str | None = Field(None, max_length=10, json_schema_extra={"format": "date"})
-    motivo: str | None = Field(None, max_length=2000)
-
-
-class PropostaInteira(NovaProposta):
-    """Everything that a rascunho shall be from now on."""
-
-    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
-    motivo: str | None = Field(None, max_length=2000)
-
-
-class Mudanca(BaseModel):
-    """A change of state: the version it starts from, and why."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"versao": 1}]})
-    versao: Integer | None = Field(None, ge=1, le=LARGEST_ID)
-    motivo: str | None = Field(None, max_length=2000)
-
 
 Key = Annotated[str | None, Header(description="1 a 255 caracteres; repetir é seguro")]
 Prefer = Annotated[str | None, Header(description="handling=strict: recusa corpo diferente (422)")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -250,6 +251,23 @@ def test_s0_04_e_mail_and_document_are_unique_however_they_are_written(proposta:
     assert (document.status_code, document.json()["type"].rpartition("/")[2]) == (409, "documento-em-uso")
     assert free.status_code == 201
     assert moved.status_code == 409
+    made, again = (
+        post(proposta, "/clientes", {"nome": "x", "email": unicodedata.normalize(form, "josé@example.com")})
+        for form in ("NFC", "NFD")
+    )
+    assert (made.status_code, again.status_code) == (201, 409)
+
+
+def test_s0_04_an_e_mail_whose_small_letters_do_not_fit_is_refused_on_every_route(proposta: Client) -> None:
+    long = f"{'İ' * 60}@{'İ' * 180}.com"
+
+    for answer in (
+        post(proposta, "/clientes", {"nome": "x", "email": long}, "long"),
+        edit(proposta, "/clientes/1", {"versao": 1, "email": long}),
+        proposta.put("/api/v1/clientes/1", json={"versao": 1, "nome": "x", "email": long}),
+    ):
+        assert (answer.status_code, answer.json()["detail"]) == (422, "email: deve ter no máximo 250 caracteres.")
+    assert proposta.get("/api/v1/clientes", params={"email": long[:250]}).json()["itens"] == []
 
 
 def test_what_was_there_before_is_carried_over(tmp_path: Path) -> None:
