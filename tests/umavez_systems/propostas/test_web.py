@@ -14,6 +14,8 @@ import psycopg
 import pytest
 from httpx import Client, Response
 
+from umavez_systems.propostas import database as tables
+from umavez_systems.propostas.operations import Propostas
 from umavez_systems.settings import Settings
 
 JOAO = {"nome": "João Silva", "email": "joao@example.com", "documento": "123.456.789-00"}
@@ -288,6 +290,27 @@ def test_s0_14_identical_requests_at_the_same_instant_make_one_row(client: Clien
     assert [answer.status_code for answer in answers].count(201) == 1
     assert {answer.text for answer in answers} == {answers[0].text}
     assert query(settings, "SELECT count(*) FROM clientes") == [(1,)]
+
+
+def test_s0_14_who_is_overtaken_between_looking_and_inserting_gets_the_rivals_row(
+    proposta: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rivals at the same instant may happen to come one after the other: here the look is always too early."""
+    looked, looks = Propostas._made_before, []
+
+    def early(self: Propostas, *given: Any) -> Any:
+        looks.append(given)
+        return None if len(looks) == 1 else looked(self, *given)
+
+    monkeypatch.setattr(Propostas, "_made_before", early)
+    monkeypatch.setattr(tables.Dialect, "find_or_insert_cliente", lambda *_: (None, False))
+    cliente = post(proposta, "/clientes", JOAO, "client-001")
+    other = post(proposta, "/propostas", '{"cliente_id": 1, "valor": 2}', "proposta-001")
+
+    assert (cliente.status_code, cliente.json()["id"]) == (200, 1)
+    assert (other.status_code, other.json()["id"], other.json()["valor"]) == (200, 1, 1500)
+    assert cliente.headers["idempotent-replayed"] == other.headers["idempotent-replayed"] == "true"
+    assert len(looks) == 2
 
 
 def test_s0_14_simultaneous_submissions_run_once(proposta: Client, settings: Settings) -> None:
