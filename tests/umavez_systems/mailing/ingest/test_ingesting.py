@@ -37,6 +37,13 @@ class TestEmailEntryIdempotency:
         assert [row[name] for name in ("linhas", "aceitas", "duplicadas", "invalidas", "em_branco")] == [5, 2, 2, 0, 1]
 
 
+def test_s2_03_capitals_and_blanks_make_no_second_entry(carrier: Carrier, settings: Settings) -> None:
+    ingested(carrier, b"email\n User@Example.COM \nuser@example.com\nJOS\xc3\x89@b.com\njose\xcc\x81@b.com\n")
+
+    emails = [row[0] for row in query(settings, "SELECT email FROM mailing_entries ORDER BY linha")]
+    assert emails == ["user@example.com", "jos\u00e9@b.com"]
+
+
 def test_s2_05_reading_goes_on_where_the_last_commit_stands(
     carrier: Carrier, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,17 +165,20 @@ def test_a_leak_stops_the_mailing(carrier: Carrier, settings: Settings) -> None:
 
 
 def test_s2_04_reading_again_resets_what_failed_and_keeps_the_rest(carrier: Carrier, settings: Settings) -> None:
-    content = b"email\na@b.com\nb@b.com\nruim\n"
+    content = b"email\na@b.com\nb@b.com\nruim\nd@b.com\n"
     mailing, holding = ingested(carrier, content)
     holding.leave("pausar")
     query(settings, "UPDATE mailing_entries SET status = 'FAILED' WHERE email = 'a@b.com'")
+    # As an address was called before it was known to be one.
+    query(settings, "UPDATE mailing_entries SET status = 'INVALID' WHERE email = 'd@b.com'")
     query(settings, "UPDATE mailing_entries SET status = 'SENT' WHERE email = 'b@b.com'")
-    query(settings, "UPDATE mailings SET pendentes = 0, falhas = 1, enviados = 1")
+    query(settings, "UPDATE mailings SET pendentes = 0, falhas = 1, enviados = 1, invalidos = 2")
     assert upload(carrier, content + b"c@b.com\n", reingestao="repor") == mailing
     again = held(carrier, mailing)
     assert ingest(again, carrier.mailing.cases.storage, time.monotonic() + 60, lambda _: None)
     found = dict(query(settings, "SELECT email, status FROM mailing_entries"))
-    assert found == {"a@b.com": "PENDING", "b@b.com": "SENT", "ruim": "INVALID", "c@b.com": "PENDING"}
+    waiting = dict.fromkeys(("a@b.com", "c@b.com", "d@b.com"), "PENDING")
+    assert found == {**waiting, "b@b.com": "SENT", "ruim": "INVALID"}
     row = carrier.mailing.cases.mailing("local", mailing)
     assert leaks(row) == []
-    assert (row["pendentes"], row["enviados"], row["invalidos"], row["entradas"]) == (2, 1, 1, 4)
+    assert (row["pendentes"], row["enviados"], row["invalidos"], row["entradas"]) == (3, 1, 1, 5)
