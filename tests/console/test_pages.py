@@ -496,7 +496,7 @@ def test_what_is_not_there_is_said_so(browser: Browser) -> None:
     assert "Não existe esse registro." in browser.get(f"/records/{'0' * 64}?lang=pt", 404)
     browser.get("/?lang=en")
     browser.get("/records/zz", 404)
-    browser.get("/message?id=nobody", 404)
+    assert "<h1>Not found</h1>" in browser.get("/message?id=nobody", 404)
     for nowhere in ("/nowhere", "/records/x/y", "/static/nothing"):
         text = browser.get(nowhere, 404)
         assert "There is no such page." in text

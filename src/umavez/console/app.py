@@ -195,7 +195,7 @@ class Console:
             there = visit.here and visit.request.method == "GET"
             return visit.page("login.html", 401, complaint="", next=place if there else "")
         if self._authorize is None:
-            sentence = visit.t("The console is closed: nobody was said who may come in. See {name}.", name=VARIABLE)
+            sentence = visit.t("The console is closed: nothing says who may come in. See {name}.", name=VARIABLE)
         else:
             sentence = visit.t("You may not come in here.")
         return visit.told("Closed", sentence, 403)
@@ -275,7 +275,8 @@ async def _excused(visit: Visit, handler: Handler) -> Response:
     try:
         return await handler(visit)
     except Refused as refused:
-        return visit.told("Refused", visit.t(str(refused)), refused.status)
+        title = "Not found" if refused.status == 404 else "Refused"
+        return visit.told(title, visit.t(str(refused)), refused.status)
     except NoSuchRecord:
         return visit.told("Not found", visit.t("There is no such record."), 404, f"{visit.base}/records")
     except Crowded:
