@@ -9,12 +9,14 @@ from typing import Any, NoReturn, assert_never
 
 from umavez._async.attempt import AsyncAttempt, drive, swap_again
 from umavez._async.chronicle import announce, remark
+from umavez._async.giving_back import AsyncReturns
 from umavez.concurrency.aside import AsyncAside, CutOff, Late
 from umavez.concurrency.heartbeat import AsyncHeartbeats
+from umavez.concurrency.unbroken import AsyncCancelled
 from umavez.concurrency.waiting import AsyncBell, async_awaited
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
-from umavez.core.drafts import claiming
-from umavez.core.flow import Swapped
+from umavez.core.drafts import claiming, forgoing
+from umavez.core.flow import SwapFlow, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Answer, CannotTell, Happened, NotHappened
 from umavez.core.protocol import (
@@ -81,6 +83,7 @@ class AsyncAdmission:
         self._aside = aside
         self._asides: dict[str, AsyncAside] = {}
         self.heartbeats = AsyncHeartbeats(partial(announce, store))
+        self.returns = AsyncReturns(store)
 
     async def enter(self, plan: Plan, intent: Intent, store: AsyncStore | None = None) -> Entered:
         """What the caller may do. Raises the error that names why it may do nothing.
@@ -94,15 +97,18 @@ class AsyncAdmission:
         insistence: Insistence = not_at_all
         if store is None:
             store, insistence = self._store, self._insistence
-        if self._traced:
-            intent = self._from_here(intent)
+        intent = self._from_here(intent) if self._traced else intent
         policy = plan.policy
         draft = claiming(intent, policy, STAMPS.owner())
         try:
-            reply = await store.swap(None, draft)
-        except StoreUncertain as uncertain:
-            # Sent again as it is: a claim that was written is recognised by its stamp.
-            reply = await swap_again(store, None, draft, uncertain)
+            try:
+                reply = await store.swap(None, draft)
+            except StoreUncertain as uncertain:
+                # Sent again as it is: a claim that was written is recognised by its stamp.
+                reply = await swap_again(store, None, draft, uncertain)
+        except AsyncCancelled:
+            self._left(plan, draft.key, draft.stamp, store)
+            raise
         if type(reply) is Swapped:
             claim = _new(Claim, (draft, reply.fence, reply.now))
             return AsyncAttempt(store, plan, intent.key, claim, self._observe, False, insistence)
@@ -112,15 +118,37 @@ class AsyncAdmission:
             if self._heard:
                 self._observe("replayed", record.key, record.attempt, 0.0, record.fence, "", made_in(record))
             return record
-        verdict = await drive(admitted(intent, policy, draft, reply, judgement), store)
+        flow = admitted(intent, policy, draft, reply, judgement)
+        verdict = await self._carried(flow, plan, draft.key, draft.stamp, store)
         return await self._entered(plan, intent, verdict, store, insistence)
+
+    async def _carried(self, flow: SwapFlow[Verdict], plan: Plan, key: Key, stamp: str, store: AsyncStore) -> Verdict:
+        try:
+            return await drive(flow, store)
+        except AsyncCancelled:
+            self._left_in_doubt(plan, key, stamp, store)
+            raise
+
+    def _left_in_doubt(self, plan: Plan, key: Key, stamp: str, store: AsyncStore) -> None:
+        """As `_left`, where an earlier attempt may stand behind the claim: one to ask about it frees nothing.
+
+        It lapses, and the far side is asked again. Where doubts are held, nothing is claimed that is in doubt.
+        """
+        if plan.policy.holds():
+            self._left(plan, key, stamp, store)
+
+    def _left(self, plan: Plan, key: Key, stamp: str, store: AsyncStore) -> None:
+        """The caller was cancelled while its claim was made. One in a transaction is the caller's to roll back."""
+        if store is self._store:
+            self.returns.begin(key, stamp, lambda record, new: forgoing(record, new, plan.keep_ms))
 
     def _from_here(self, intent: Intent) -> Intent:
         """The intent with the trace that is current."""
         return intent._replace(origin=traced(intent.origin, self._observe.trace()))
 
     async def _verdict(self, plan: Plan, intent: Intent, store: AsyncStore) -> Verdict:
-        return await drive(admit(intent, plan.policy, STAMPS.owner()), store)
+        stamp = STAMPS.owner()
+        return await self._carried(admit(intent, plan.policy, stamp), plan, intent.key, stamp, store)
 
     async def _waited(self, plan: Plan, intent: Intent, verdict: Verdict) -> Verdict:
         """Ask again until the key is settled or free, at most for the policy's `wait`."""

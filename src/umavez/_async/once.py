@@ -360,6 +360,7 @@ class AsyncOnce:
     async def close(self) -> None:
         """Stop the heartbeat and give the store's connections back."""
         await self._admission.heartbeats.close()
+        await self._admission.returns.close()
         await self.store.close()
 
     async def __aenter__(self) -> Self:

@@ -11,6 +11,7 @@ from umavez._async.admission import AsyncAdmission, Entered
 from umavez._async.attempt import AsyncAttempt, drive
 from umavez._async.once import AsyncOnce
 from umavez._async.paging import async_pages
+from umavez.concurrency.unbroken import AsyncCancelled
 from umavez.concurrency.waiting import async_awaited
 from umavez.core import token as flows
 from umavez.core.encoding.fingerprint import fingerprint
@@ -253,7 +254,8 @@ class AsyncRedeemer(AsyncOnce):
         )
         self.plans = once.plans
         self._admission = AsyncTokenAdmission(self.store, self._observe)
-        self._admission.heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set of heartbeats, closed by its owner
+        owners = once._admission  # noqa: SLF001  # one set of heartbeats and of returns, closed by its owner
+        self._admission.heartbeats, self._admission.returns = owners.heartbeats, owners.returns
 
     def tell(self, kind: str, key: Key) -> None:
         """Let observers hear of something that is no attempt."""
@@ -274,10 +276,14 @@ class AsyncTokenAdmission(AsyncAdmission):
     async def _verdict(self, plan: Plan, intent: Intent, store: AsyncStore) -> Verdict:
         owner = STAMPS.owner()
         try:
-            return await self._judged(plan, intent, owner, store)
-        except StoreUncertain:
-            # Under the same stamp: a claim whose answer was lost is recognised.
-            return await self._judged(plan, intent, owner, store)
+            try:
+                return await self._judged(plan, intent, owner, store)
+            except StoreUncertain:
+                # Under the same stamp: a claim whose answer was lost is recognised.
+                return await self._judged(plan, intent, owner, store)
+        except AsyncCancelled:
+            self._left_in_doubt(plan, intent.key, owner, store)
+            raise
 
     async def _judged(self, plan: Plan, intent: Intent, stamp: str, store: AsyncStore) -> Verdict:
         try:

@@ -10,12 +10,14 @@ from typing import Any, NoReturn, assert_never
 
 from umavez._sync.attempt import Attempt, drive, swap_again
 from umavez._sync.chronicle import announce, remark
+from umavez._sync.giving_back import Returns
 from umavez.concurrency.aside import Aside, CutOff, Late
 from umavez.concurrency.heartbeat import Heartbeats
+from umavez.concurrency.unbroken import Cancelled
 from umavez.concurrency.waiting import Bell, awaited
 from umavez.core.asking import Adopt, Consequence, Exhaust, GiveUp, Rerun, consequence
-from umavez.core.drafts import claiming
-from umavez.core.flow import Swapped
+from umavez.core.drafts import claiming, forgoing
+from umavez.core.flow import SwapFlow, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Answer, CannotTell, Happened, NotHappened
 from umavez.core.protocol import (
@@ -82,6 +84,7 @@ class Admission:
         self._aside = aside
         self._asides: dict[str, Aside] = {}
         self.heartbeats = Heartbeats(partial(announce, store))
+        self.returns = Returns(store)
 
     def enter(self, plan: Plan, intent: Intent, store: Store | None = None) -> Entered:
         """What the caller may do. Raises the error that names why it may do nothing.
@@ -95,15 +98,18 @@ class Admission:
         insistence: Insistence = not_at_all
         if store is None:
             store, insistence = self._store, self._insistence
-        if self._traced:
-            intent = self._from_here(intent)
+        intent = self._from_here(intent) if self._traced else intent
         policy = plan.policy
         draft = claiming(intent, policy, STAMPS.owner())
         try:
-            reply = store.swap(None, draft)
-        except StoreUncertain as uncertain:
-            # Sent again as it is: a claim that was written is recognised by its stamp.
-            reply = swap_again(store, None, draft, uncertain)
+            try:
+                reply = store.swap(None, draft)
+            except StoreUncertain as uncertain:
+                # Sent again as it is: a claim that was written is recognised by its stamp.
+                reply = swap_again(store, None, draft, uncertain)
+        except Cancelled:
+            self._left(plan, draft.key, draft.stamp, store)
+            raise
         if type(reply) is Swapped:
             claim = _new(Claim, (draft, reply.fence, reply.now))
             return Attempt(store, plan, intent.key, claim, self._observe, False, insistence)
@@ -113,15 +119,37 @@ class Admission:
             if self._heard:
                 self._observe("replayed", record.key, record.attempt, 0.0, record.fence, "", made_in(record))
             return record
-        verdict = drive(admitted(intent, policy, draft, reply, judgement), store)
+        flow = admitted(intent, policy, draft, reply, judgement)
+        verdict = self._carried(flow, plan, draft.key, draft.stamp, store)
         return self._entered(plan, intent, verdict, store, insistence)
+
+    def _carried(self, flow: SwapFlow[Verdict], plan: Plan, key: Key, stamp: str, store: Store) -> Verdict:
+        try:
+            return drive(flow, store)
+        except Cancelled:
+            self._left_in_doubt(plan, key, stamp, store)
+            raise
+
+    def _left_in_doubt(self, plan: Plan, key: Key, stamp: str, store: Store) -> None:
+        """As `_left`, where an earlier attempt may stand behind the claim: one to ask about it frees nothing.
+
+        It lapses, and the far side is asked again. Where doubts are held, nothing is claimed that is in doubt.
+        """
+        if plan.policy.holds():
+            self._left(plan, key, stamp, store)
+
+    def _left(self, plan: Plan, key: Key, stamp: str, store: Store) -> None:
+        """The caller was cancelled while its claim was made. One in a transaction is the caller's to roll back."""
+        if store is self._store:
+            self.returns.begin(key, stamp, lambda record, new: forgoing(record, new, plan.keep_ms))
 
     def _from_here(self, intent: Intent) -> Intent:
         """The intent with the trace that is current."""
         return intent._replace(origin=traced(intent.origin, self._observe.trace()))
 
     def _verdict(self, plan: Plan, intent: Intent, store: Store) -> Verdict:
-        return drive(admit(intent, plan.policy, STAMPS.owner()), store)
+        stamp = STAMPS.owner()
+        return self._carried(admit(intent, plan.policy, stamp), plan, intent.key, stamp, store)
 
     def _waited(self, plan: Plan, intent: Intent, verdict: Verdict) -> Verdict:
         """Ask again until the key is settled or free, at most for the policy's `wait`."""

@@ -11,6 +11,7 @@ from typing import Any
 from umavez._sync.attempt import Attempt, drive
 from umavez._sync.once import Once
 from umavez.concurrency.courtesy import Courtesy
+from umavez.concurrency.unbroken import Cancelled
 from umavez.core import lease as flows
 from umavez.core.key import Key
 from umavez.core.protocol import Busy, Granted, Intent, Verdict, admit
@@ -73,6 +74,7 @@ class Leases:
         self._observe = once.observers
         self._courtesy = Courtesy()
         self._heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set, closed by its owner
+        self._returns = once._admission.returns  # noqa: SLF001  # the same
 
     @contextmanager
     def hold(self, name: str, *, lease: float = 30.0, wait: float = 0.0) -> Iterator[Held]:
@@ -158,10 +160,14 @@ class Leases:
     def _verdict(self, plan: Plan, intent: Intent) -> Verdict:
         owner = STAMPS.owner()
         try:
-            return drive(admit(intent, plan.policy, owner), self._store)
-        except StoreUncertain:
-            # Under the same stamp: a claim whose answer was lost is recognised, not waited for.
-            return drive(admit(intent, plan.policy, owner), self._store)
+            try:
+                return drive(admit(intent, plan.policy, owner), self._store)
+            except StoreUncertain:
+                # Under the same stamp: a claim whose answer was lost is recognised, not waited for.
+                return drive(admit(intent, plan.policy, owner), self._store)
+        except Cancelled:
+            self._returns.begin(intent.key, owner, lambda record, stamp: flows.given_back(record, stamp, plan.keep_ms))
+            raise
 
 
 class Leased(Attempt):

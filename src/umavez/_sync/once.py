@@ -361,6 +361,7 @@ class Once:
     def close(self) -> None:
         """Stop the heartbeat and give the store's connections back."""
         self._admission.heartbeats.close()
+        self._admission.returns.close()
         self.store.close()
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ from umavez._sync.admission import Admission, Entered
 from umavez._sync.attempt import Attempt, drive
 from umavez._sync.once import Once
 from umavez._sync.paging import pages
+from umavez.concurrency.unbroken import Cancelled
 from umavez.concurrency.waiting import awaited
 from umavez.core import token as flows
 from umavez.core.encoding.fingerprint import fingerprint
@@ -250,7 +251,8 @@ class Redeemer(Once):
         )
         self.plans = once.plans
         self._admission = TokenAdmission(self.store, self._observe)
-        self._admission.heartbeats = once._admission.heartbeats  # noqa: SLF001  # one set of heartbeats, closed by its owner
+        owners = once._admission  # noqa: SLF001  # one set of heartbeats and of returns, closed by its owner
+        self._admission.heartbeats, self._admission.returns = owners.heartbeats, owners.returns
 
     def tell(self, kind: str, key: Key) -> None:
         """Let observers hear of something that is no attempt."""
@@ -271,10 +273,14 @@ class TokenAdmission(Admission):
     def _verdict(self, plan: Plan, intent: Intent, store: Store) -> Verdict:
         owner = STAMPS.owner()
         try:
-            return self._judged(plan, intent, owner, store)
-        except StoreUncertain:
-            # Under the same stamp: a claim whose answer was lost is recognised.
-            return self._judged(plan, intent, owner, store)
+            try:
+                return self._judged(plan, intent, owner, store)
+            except StoreUncertain:
+                # Under the same stamp: a claim whose answer was lost is recognised.
+                return self._judged(plan, intent, owner, store)
+        except Cancelled:
+            self._left_in_doubt(plan, intent.key, owner, store)
+            raise
 
     def _judged(self, plan: Plan, intent: Intent, stamp: str, store: Store) -> Verdict:
         try:

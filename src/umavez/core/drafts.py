@@ -20,6 +20,8 @@ against 29.3 µs, lowest of 64 rounds), a replay 7 %. The order of fields is tha
 _PENDING, _SUCCESS, _FAILED = Status.PENDING, Status.SUCCESS, Status.FAILED
 """Looked up once: Python 3.11 runs code of its own each time a member of an enum is named."""
 
+NEVER_BEGAN = "cancelled before its code began"
+
 _TWO = f'{TAKES_TWO}, "by": "declaration", "reason": "four_eyes"}}]'
 """How the evidence of an operation with four eyes begins: whoever has the store alone can read it."""
 
@@ -135,6 +137,14 @@ def failing(was: Draft, stamp: str, error: str, keep: Millis, evidence: str | No
         error=error,
         evidence=evidence or was.evidence,
         event=events.failed(error),
+    )
+
+
+def forgoing(record: Record, stamp: str, keep: Millis) -> Draft:
+    """A claim given back whose code never began: the attempt is not counted, and the key is free."""
+    error = record.error or NEVER_BEGAN
+    return drafted(record, stamp)._replace(
+        status=_FAILED, attempt=record.attempt - 1, keep=keep, error=error, event=events.failed(NEVER_BEGAN)
     )
 
 

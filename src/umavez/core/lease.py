@@ -11,7 +11,7 @@ from umavez.core.flow import Flow, Read, Swap, SwapFlow, Swapped
 from umavez.core.key import Key
 from umavez.core.policy import Policy
 from umavez.core.protocol import ROUNDS, Claim
-from umavez.core.record import Draft, Millis, Status
+from umavez.core.record import Draft, Millis, Record, Status
 from umavez.core.resolution import NoSuchRecord, noted
 from umavez.core.telling import events
 from umavez.errors import ClaimLost, OperationInProgress
@@ -32,6 +32,11 @@ def policy(lease: float, wait: float) -> Policy:
 def releasing(was: Draft, stamp: str, keep: Millis) -> Draft:
     """The lease given back."""
     return failing(was, stamp, RELEASED, keep)
+
+
+def given_back(record: Record, stamp: str, keep: Millis) -> Draft:
+    """The lease given back for somebody who never heard of it."""
+    return releasing(drafted(record, stamp), stamp, keep)
 
 
 def prove(claim: Claim) -> SwapFlow[None]:

@@ -113,6 +113,10 @@ class Policy:
         """Whether repeating an attempt of unknown outcome is declared safe."""
         return self.unknown == "rerun"
 
+    def holds(self) -> bool:
+        """Whether an unknown outcome waits for somebody to decide."""
+        return self.unknown == "hold"
+
 
 def _kinds(option: str, given: Any) -> Exceptions:
     """One exception type, or any collection of them, as a tuple."""
