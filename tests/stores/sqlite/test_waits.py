@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,17 @@ def rival(file: Path) -> Iterator[sqlite3.Connection]:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
     connection.close()
+
+
+@JOURNALS
+def test_the_first_look_of_a_process_waits_for_nobody_who_writes(tmp_path: Path, journal: str) -> None:
+    """It may be within the caller's own transaction, which then would wait for itself."""
+    url = f"sqlite:///{tmp_path}/r.db?journal={journal}&timeout={TIMEOUT}"
+    with closing(open_store(url)) as store:
+        store.migrate()
+    with frozen_writer(url), closing(open_store(url)) as store:
+        assert store.read(draft().key).current is None
+        assert store.find(Query(limit=1)) == []
 
 
 def test_joining_waits_as_long_as_it_is_told_and_not_as_the_connection_would(file: Path) -> None:

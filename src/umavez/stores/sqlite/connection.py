@@ -19,7 +19,7 @@ from umavez.concurrency.after_fork import reset_after_fork
 from umavez.concurrency.shelter import sheltered
 from umavez.errors import ConfigurationError, StoreUnavailable, StoreUncertain
 from umavez.stores.sqlite.errors import beyond_trying, explained, translated
-from umavez.stores.sqlite.schema import create_tables
+from umavez.stores.sqlite.schema import create_tables, whole
 from umavez.stores.sqlite.turns import BUSY, Guard, Turn, busy_seconds, guarding
 from umavez.stores.sqlite.url import JOURNALS, parsed
 
@@ -271,8 +271,9 @@ class SqliteFile:
         connection.execute("PRAGMA synchronous = FULL")
         if mode == "wal" and not WAL_IS_SAFE and os.name == "posix" and self._guard is None:
             self._guard = Guard(f"{self.path}-writer", self.timeout)
-        with guarding(self._guard):
-            create_tables(connection)
+        if not whole(connection):  # else nobody is waited for: it may be the caller's own transaction that writes
+            with guarding(self._guard):
+                create_tables(connection)
 
     def hold(self) -> None:
         """Wait until no thread is inside SQLite here, and keep it so.

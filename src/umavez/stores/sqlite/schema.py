@@ -48,6 +48,13 @@ def create_tables(connection: sqlite3.Connection) -> None:
         raise
 
 
+def whole(connection: sqlite3.Connection) -> bool:
+    """Whether everything of this version is there. It is looked at without waiting for whoever writes."""
+    made = set(re.findall(r"IF NOT EXISTS (\w+)", _text()))
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    return made <= there and _installed(connection) == VERSION and bool(connection.execute(_ORIGINS).fetchone()[0])
+
+
 def _installed(connection: sqlite3.Connection) -> int:
     """The version of the tables; 0 where one of them is missing. Raises SchemaOutdated."""
     there = {name for (name,) in connection.execute(_THERE)}
@@ -61,8 +68,12 @@ def _installed(connection: sqlite3.Connection) -> int:
 
 
 def _statements(before: int) -> Sequence[str]:
-    text = files("umavez.stores.sqlite").joinpath("schema.sql").read_text("utf-8")
-    made = [part.strip() for part in re.sub(r"--[^\n]*", "", text).split(";") if part.strip()]
+    made = [part.strip() for part in _text().split(";") if part.strip()]
     if before == VERSION:
         return made
     return (*_ASIDE, *made, *_BACK, _DONE) if before else (*made, _DONE)
+
+
+def _text() -> str:
+    """The statements, without their comments."""
+    return re.sub(r"--[^\n]*", "", files("umavez.stores.sqlite").joinpath("schema.sql").read_text("utf-8"))
