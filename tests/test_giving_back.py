@@ -15,6 +15,7 @@ import pytest
 from tests.instrument_benches import store_url
 from umavez import AsyncOnce, CannotTell, OperationInProgress, OutcomeUnknown
 from umavez.core.flow import Stale, Swapped
+from umavez.core.protocol import Intent
 from umavez.core.record import Draft, Query, Record, Status
 from umavez.leases import AsyncLeases
 from umavez.stores import open_async_store
@@ -146,6 +147,17 @@ def claim_of(once: AsyncOnce, unknown: Any) -> Draft:
     """The claim of a process that is gone since."""
     plan = once.plans.of("charge", {"unknown": unknown})
     return Draft(plan.key("k"), "another process", Status.PENDING, claims=True, lease=30_000)
+
+
+@in_a_loop
+async def test_a_claim_within_a_transaction_is_its_callers_to_roll_back() -> None:
+    within = Slow(ManualClock())
+    async with AsyncOnce(AsyncMemoryStore(ManualClock()), scope="shop") as once:
+        plan = once.plans.of("charge", {"unknown": "hold"})
+        await cut_off(within, once._admission.enter(plan, Intent(plan.key("k")), within))
+
+        assert (await within.read(plan.key("k"))).current is not None
+        assert not once._admission.returns._afterwards._tasks
 
 
 @in_a_loop
